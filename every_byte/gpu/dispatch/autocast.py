@@ -9,16 +9,21 @@ Source: aten/src/ATen/autocast_mode.h and autocast_mode.cpp.
 
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any, NoReturn
 
 import torch
+from torch._ops import OpOverload
 
-from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.calls import Args, Kwargs
+from every_byte.gpu.memory.modes import attached
 from every_byte.gpu.memory.physical import is_cuda, is_meta
 from every_byte.gpu.memory.whose import memory_of
 from every_byte.gpu.operators.autocast import WITH_DTYPE, Policy, policies
-from every_byte.gpu.operators.registry import overload
+from every_byte.gpu.operators.registry import Function, Number, overload
+
+from .weight_cache import CACHE, is_weight
 
 DTYPES = (torch.float16, torch.bfloat16)
 KEY = torch._C.DispatchKey.AutocastCUDA
@@ -42,7 +47,7 @@ def autocast(dtype: torch.dtype, enabled: bool = True, cache_enabled: bool | Non
 # casts
 
 
-def _is_eligible(value) -> bool:
+def _is_eligible(value: Any) -> bool:
     return (
         isinstance(value, torch.Tensor)
         and bool(attached())
@@ -57,56 +62,16 @@ def _lies_here(tensor: torch.Tensor) -> bool:
     return is_meta(tensor) and (attached()[-1].memory.as_cuda is None or memory_of(tensor) is not None)
 
 
-class WeightCache:
-    """The half-precision copies of weights: each is made at the weight's first use, and kept until autocast ends.
-
-    It is one for all threads, and does not ask which half type a copy has: an autocast of another type inside takes
-    the copy that is there. The reference to the weight is weak, but keeps its address from being used again.
-    """
-
-    def __init__(self) -> None:
-        self._copies: dict[int, tuple] = {}
-
-    def copy_of(self, weight: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        found = self._copies.get(weight._cdata)
-        if found is None:
-            with torch.enable_grad():  # the copy may first be asked for under no_grad, and later with gradients
-                copy = weight.to(dtype)
-            for mode in attached():
-                mode.observer.note_copy(copy, weight, "autocast copies")
-            self._copies[weight._cdata] = found = torch._C._WeakTensorRef(weight), copy
-        return found[1]
-
-    def clear(self) -> None:
-        self._copies.clear()
-
-
-CACHE = WeightCache()
-
-
-def _is_weight(tensor: torch.Tensor, dtype: torch.dtype) -> bool:
-    """Whether its copy is kept: a float32 leaf that requires grad, and no view, on its way to autocast's type."""
-    return (
-        tensor.dtype is torch.float32
-        and tensor.requires_grad
-        and tensor.is_leaf
-        and not tensor._is_view()
-        and dtype is torch.get_autocast_dtype("cuda")
-        and torch.is_autocast_cache_enabled()
-        and not torch.is_inference_mode_enabled()
-    )
-
-
-def _cast(value, dtype: torch.dtype):
+def _cast(value: Any, dtype: torch.dtype) -> Any:
     """An argument in `dtype`, if it is a floating-point tensor of the GPU, or a list with such; others as they are."""
     if isinstance(value, (list, tuple)):
         return [_cast(item, dtype) for item in value]
     if not _is_eligible(value) or value.dtype is dtype:
         return value
-    return CACHE.copy_of(value, dtype) if _is_weight(value, dtype) else value.to(dtype)
+    return CACHE.copy_of(value, dtype) if is_weight(value, dtype) else value.to(dtype)
 
 
-def _cast_all(args: tuple, dtype: torch.dtype) -> list:
+def _cast_all(args: Args, dtype: torch.dtype) -> list[Any]:
     """All arguments, the last one first: so the C++ compilers that PyTorch is built with evaluate them."""
     return [_cast(value, dtype) for value in reversed(args)][::-1]
 
@@ -133,7 +98,7 @@ def as_called() -> Iterator[None]:
 
     An operator that autocast does not know may call others that it does, from its host code, and CUDA's casts there.
     """
-    with torch._C._RestorePythonTLSSnapshot():
+    with torch._C._RestorePythonTLSSnapshot():  # type: ignore[attr-defined]  # PyTorch's stubs lack it
         is_on = torch.is_autocast_enabled("cuda")
     if not is_on or is_below():
         yield
@@ -142,39 +107,39 @@ def as_called() -> Iterator[None]:
         yield
 
 
-def _below(operator, args: list | None, kwargs: dict):
+def _below(operator: OpOverload, args: list[Any], kwargs: Kwargs) -> Any:
     """Call an operator without autocast. An error must not hold the copies: C++ has dropped them by then."""
     with _without_autocast():
         try:
             return operator(*args, **kwargs)
         except Exception as error:
-            args = None
+            del args
             raise error.with_traceback(None) from None
 
 
 # policies: each function makes the kernel of an operator
 
 
-def _in_lower_precision(operator):
-    def kernel(*args, **kwargs):
+def _in_lower_precision(operator: OpOverload) -> Function:
+    def kernel(*args: Any, **kwargs: Any) -> Any:
         return _below(operator, _cast_all(args, torch.get_autocast_dtype("cuda")), kwargs)
 
     return kernel
 
 
-def _in_float32(operator):
-    def kernel(*args, **kwargs):
+def _in_float32(operator: OpOverload) -> Function:
+    def kernel(*args: Any, **kwargs: Any) -> Any:
         return _below(operator, _cast_all(args, torch.float32), kwargs)
 
     return kernel
 
 
-def _to_float32(operator):
+def _to_float32(operator: OpOverload) -> Function:
     """The operator reads what it is given and makes its result float32, unless the caller asks for another type."""
     names = [argument.name for argument in operator._schema.arguments if not argument.kwarg_only]
     place = names.index("dtype") if "dtype" in names else None
 
-    def kernel(*args, **kwargs):
+    def kernel(*args: Any, **kwargs: Any) -> Any:
         if _is_eligible(args[0]):
             given = args[place] if place is not None and len(args) > place else kwargs.get("dtype")
             if given is None:
@@ -186,12 +151,12 @@ def _to_float32(operator):
     return kernel
 
 
-def _by_other_overload(operator):
+def _by_other_overload(operator: OpOverload) -> Function:
     """A norm whose overload has no result type goes to the overload that has one."""
     variant = WITH_DTYPE[operator.name().removeprefix("aten::")]
     with_dtype = getattr(operator.overloadpacket, variant)
 
-    def kernel(x, p=2, *rest):
+    def kernel(x: torch.Tensor, p: Number = 2, *rest: Any) -> Any:
         dtype = torch.float32 if _is_eligible(x) else x.dtype
         rest = (*rest, False) if variant == "ScalarOpt_dim_dtype" and len(rest) == 1 else rest
         with _without_autocast():
@@ -200,14 +165,14 @@ def _by_other_overload(operator):
     return kernel
 
 
-def _in_widest(operator):
-    def kernel(*args, **kwargs):
+def _in_widest(operator: OpOverload) -> Function:
+    def kernel(*args: Any, **kwargs: Any) -> Any:
         return _below(operator, _cast_all(args, _widest(operator, args)), kwargs)
 
     return kernel
 
 
-def _widest(operator, args: tuple) -> torch.dtype:
+def _widest(operator: OpOverload, args: Args) -> torch.dtype:
     """float32 if any argument is, else autocast's own type. Raises: RuntimeError for a third one before float32.
 
     Source: prioritize in aten/src/ATen/autocast_mode.h, which looks at the arguments in order.
@@ -224,8 +189,8 @@ def _widest(operator, args: tuple) -> torch.dtype:
     return dtype
 
 
-def _refused(operator):
-    def kernel(*_args, **_kwargs):
+def _refused(operator: OpOverload) -> Function:
+    def kernel(*_args: Any, **_kwargs: Any) -> NoReturn:
         raise RuntimeError(
             f"{operator.name()} is not safe under autocast, as on CUDA: probabilities in half precision lose too much; "
             "give the values before the sigmoid to binary_cross_entropy_with_logits, or leave autocast for this loss."
@@ -244,7 +209,10 @@ _KERNEL_OF = {
 }
 
 
-def _kernels() -> list[tuple]:
+_MADE: list[tuple[OpOverload, Function]] = []
+
+
+def _kernels() -> list[tuple[OpOverload, Function]]:
     """(operator, kernel) for each of them; made once, while PyTorch's own are in their places."""
     if not _MADE:
         for name, policy in policies().items():
@@ -253,14 +221,11 @@ def _kernels() -> list[tuple]:
     return _MADE
 
 
-_MADE: list[tuple] = []
-
-
-def _for_ours_alone(operator, ours):
+def _for_ours_alone(operator: OpOverload, ours: Function) -> Function:
     """A kernel that is ours for a simulated GPU's tensors, PyTorch's own for a real GPU's, and none for the CPU's."""
     theirs = torch.library.get_kernel(operator, "AutocastCUDA")
 
-    def kernel(keys, *args, **kwargs):
+    def kernel(keys: torch._C.DispatchKeySet, *args: Any, **kwargs: Any) -> Any:
         values = (*args, *kwargs.values())
         if attached() and _any(_lies_here, values):
             return ours(*args, **kwargs)
@@ -272,7 +237,7 @@ def _for_ours_alone(operator, ours):
     return kernel
 
 
-def _any(holds, values) -> bool:
+def _any(holds: Callable[[torch.Tensor], bool], values: Iterable[Any]) -> bool:
     for value in values:
         if isinstance(value, torch.Tensor):
             if holds(value):
@@ -282,9 +247,10 @@ def _any(holds, values) -> bool:
     return False
 
 
-def cast_as_cuda():
+def cast_as_cuda() -> Callable[[], None]:
     """Register the kernels in place of CUDA's; returns what takes them out again."""
     library = torch.library.Library("aten", "IMPL")
+    assert library.m is not None, "it has just been made"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyTorch says, once, that a kernel is overridden: that is what we want
         for operator, kernel in _kernels():

@@ -1,14 +1,19 @@
 """What is asked before an operation runs: for values, and in a deterministic run whether it may, and how."""
 
-import torch
+from typing import Any
 
+import torch
+from torch._ops import OpOverload
+
+from every_byte.gpu.memory.calls import Args, Kwargs
+from every_byte.gpu.memory.modes import Mode
 from every_byte.gpu.operators import families  # noqa: F401  (families fill the registry)
 from every_byte.gpu.operators.registry import REPEATED
 
-from .values import ASK_VALUES
+from .values import ASK_VALUES, Answer
 
 
-def _repeated(mode, func, args, kwargs):
+def _repeated(mode: Mode, func: OpOverload, args: Args, kwargs: Kwargs) -> Any:
     """What a deterministic run composes instead, or refuses; else what the operation asks in any run."""
     if torch.are_deterministic_algorithms_enabled():
         mode.memory.operation = func.name()
@@ -20,5 +25,5 @@ def _repeated(mode, func, args, kwargs):
     return ask and ask(mode, func, args, kwargs)
 
 
-ASKED = ASK_VALUES | dict.fromkeys(REPEATED, _repeated)
+ASKED: dict[OpOverload, Answer] = ASK_VALUES | dict.fromkeys(REPEATED, _repeated)
 """By operator: a function of the dispatch mode, the operator and its arguments; it answers, or None: let it run."""

@@ -23,10 +23,10 @@ def _raises(frame: FrameType | None, truth: bool) -> bool:
     for _ in range(_MOST_FRAMES):
         if frame is None or frame.f_lasti < 0:
             return False
-        found = _outcome(frame.f_code, frame.f_lasti, truth)
-        if not isinstance(found, tuple):
-            return found
-        frame, truth = frame.f_back, found[0]
+        outcome = _outcome(frame.f_code, frame.f_lasti, truth)
+        if not isinstance(outcome, tuple):
+            return outcome
+        frame, truth = frame.f_back, outcome[0]
     return False
 
 

@@ -3,13 +3,13 @@
 import gc
 import re
 import sys
-import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch._C import DispatchKey
-from torch._ops import HigherOrderOperator
+from torch._ops import HigherOrderOperator, OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
 
 from every_byte.gpu.known.noting import note
@@ -24,19 +24,20 @@ from every_byte.gpu.memory.attachment import (
     take_back,
     this_thread,
 )
-from every_byte.gpu.memory.calls import described
+from every_byte.gpu.memory.calls import Args, Kwargs, described
 from every_byte.gpu.memory.modes import Meanwhile, Mode, Observing, Renumbering
-from every_byte.gpu.memory.physical import is_meta
+from every_byte.gpu.memory.physical import META, is_meta
+from every_byte.gpu.memory.records import RECORDS
 from every_byte.gpu.memory.storages import Memory
 from every_byte.gpu.operators import registry
 from every_byte.gpu.protocol import GPU
 
 from .autocast import KEY, as_called
-from .belonging import KNOWN, SPARSE, belongs
-from .engine import adds_in_place, in_place_beside_copy, in_place_form
+from .belonging import ASKED_CUDA, ELSEWHERE, KNOWN, NOT_ASKED, SPARSE, Belonging, asked_by, belongs
+from .engine import adds_in_place, in_place_form
 from .operation import Operation, operation_of, recorded_name, type_of
-from .places import line_of_the_program
 from .refusals import refused, sparse_refusal
+from .telling import Telling
 
 aten = torch.ops.aten
 _ON_CUDA = DispatchKey.CUDA, DispatchKey.CompositeExplicitAutograd
@@ -45,7 +46,7 @@ _NO_KERNEL = re.compile(r"with Meta tensors|from the 'Meta' backend|no fake impl
 _NOBODY = (None,)
 
 
-class Dispatch(TorchDispatchMode):
+class Dispatch(TorchDispatchMode, Telling):
     """The dispatch mode of one simulated GPU: while it is on, meta tensors are that GPU's tensors.
 
     Counts: every storage that an operation creates on the GPU, and what its kernels take meanwhile.
@@ -57,7 +58,7 @@ class Dispatch(TorchDispatchMode):
     opened_among: list[Mode]
 
     def __init__(self, memory: Memory, owner: GPU) -> None:
-        super().__init__()
+        TorchDispatchMode.__init__(self)
         self.memory, self.owner = memory, owner
         self._ran: set[tuple[Operation, torch.dtype | None]] = set()
         self.meanwhile = Meanwhile()
@@ -75,7 +76,7 @@ class Dispatch(TorchDispatchMode):
         return False
 
     def __enter__(self) -> "Dispatch":
-        super().__enter__()
+        TorchDispatchMode.__enter__(self)
         self._autocast = torch._C._IncludeDispatchKeyGuard(KEY)  # meta tensors do not have the key of themselves
         self._autocast.__enter__()
         attach(self)
@@ -84,15 +85,21 @@ class Dispatch(TorchDispatchMode):
             OPEN_AS_CUDA.append(self)
         return self
 
-    def __exit__(self, *exception) -> None:
+    def __exit__(self, *exception: Any) -> None:
         detach(self)
         if self in OPEN_AS_CUDA:
             OPEN_AS_CUDA.remove(self)
         OPEN_MEMORIES.discard(self.memory)
         self._autocast.__exit__(None, None, None)
-        super().__exit__(*exception)
+        TorchDispatchMode.__exit__(self, *exception)
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+    def __torch_dispatch__(
+        self,
+        func: OpOverload | HigherOrderOperator,
+        types: Iterable[type],
+        args: Args = (),
+        kwargs: Kwargs | None = None,
+    ) -> Any:
         if any(map(is_traceable_wrapper_subclass_type, types)):
             return NotImplemented  # a wrapper, as DTensor: what it makes of the operation comes here part by part
         if isinstance(func, HigherOrderOperator):
@@ -102,37 +109,12 @@ class Dispatch(TorchDispatchMode):
         is_lent, turn = lend(self), self.memory.turn
         if turn is not None:
             turn.acquire()
-        given = result = None
         this_thread.depth += 1
         try:
-            kwargs, operation = kwargs or {}, operation_of(func)
-            if self is not (attached() or _NOBODY)[-1] or not (ours := belongs(self, operation, args, kwargs)):
-                return func(*args, **kwargs)
-            if ours is SPARSE:
-                return self._run_on_sparse(operation, args, kwargs)
-            if operation.in_formulas:
-                if (form := in_place_form(func, args)) is None:
-                    return in_place_beside_copy(self, operation, args, kwargs)
-                operation = operation_of(form)
-            if operation.is_composite:
-                self.note_run(operation, args, kwargs)
-                return self._compose(operation.func, args, kwargs)
-            if operation.answer and (answer := operation.answer(self, operation.func, args, kwargs)) is not None:
-                return answer
-            given = args
-            if operation.is_pointwise:
-                args = [_with_the_others(x) for x in args]
-            if operation.is_addition and adds_in_place(*args):
-                result, operation = args[0].add_(args[1]), operation_of(aten.add_.Tensor)
-            else:
-                result = self.run(operation, args, kwargs)
-                self.count(operation, args, kwargs, result)
-            if operation.plan is not NOTHING:
-                note(operation.func, given, kwargs, result, ours is KNOWN)
-            return result
+            return self._run_where_it_belongs(operation_of(func), args, kwargs or {})
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
             # a traceback must not hold tensors that it would not hold on CUDA, where these frames do not exist
-            args = given = kwargs = result = None
+            del args, kwargs
             raise self._explained(error, func.name()).with_traceback(None) from None
         finally:
             this_thread.depth -= 1
@@ -141,9 +123,59 @@ class Dispatch(TorchDispatchMode):
             if is_lent:
                 take_back()
 
+    def _run_where_it_belongs(self, operation: Operation, args: Args, kwargs: Kwargs) -> Any:
+        """Run an operation here, if it is this GPU's; any other as if this mode were not on."""
+        if self is not (attached() or _NOBODY)[-1]:
+            return operation.func(*args, **kwargs)
+        device = args[1] if operation.func is aten.to.device else kwargs.get("device")
+        asked = NOT_ASKED if device is None else asked_by(device, self.memory)
+        if asked is ASKED_CUDA:
+            kwargs = {**kwargs, "device": META}
+        belonging = belongs(self, operation, args, kwargs, asked)
+        if belonging is ELSEWHERE:
+            return operation.func(*args, **kwargs)
+        if belonging is SPARSE:
+            return self._run_on_sparse(operation, args, kwargs)
+        if operation.in_formulas:
+            return self._run_in_formula(operation, args, kwargs, belonging)
+        return self._run_here(operation, args, kwargs, belonging)
+
+    def _run_in_formula(self, operation: Operation, args: Args, kwargs: Kwargs, belonging: Belonging) -> Any:
+        """Run an operation as a gradient formula calls it on CUDA, if one does: in place.
+
+        The result may lie where the first operand did, of which autograd keeps a copy: that lies where the result
+        would. Source: original_self in VariableType of operators whose gradient for the second operand reads the first.
+        """
+        form = in_place_form(operation.func, args)
+        if form is not None:
+            return self._run_here(operation_of(form), args, kwargs, belonging)
+        result = self.run(operation, args, kwargs)
+        self.count(operation, args, kwargs, result)
+        self.memory.exchange(*(RECORDS[x.untyped_storage()._cdata] for x in (args[0], result)))
+        return result
+
+    def _run_here(self, operation: Operation, args: Args, kwargs: Kwargs, belonging: Belonging) -> Any:
+        """Run an operation on this GPU: by its parts, by answering what it asks, or counting what it allocates."""
+        if operation.is_composite:
+            self.note_run(operation, args, kwargs)
+            return self._compose(operation.func, args, kwargs)
+        if operation.answer and (answer := operation.answer(self, operation.func, args, kwargs)) is not None:
+            return answer
+        given = args
+        if operation.is_pointwise:
+            args = [_with_the_others(x) for x in args]
+        if operation.is_addition and adds_in_place(*args):
+            result, operation = args[0].add_(args[1]), operation_of(aten.add_.Tensor)
+        else:
+            result = self.run(operation, args, kwargs)
+            self.count(operation, args, kwargs, result)
+        if operation.plan is not NOTHING:
+            note(operation.func, given, kwargs, result, belonging is KNOWN)
+        return result
+
     supports_higher_order_operators = True
 
-    def _run_as_on_cuda(self, func: HigherOrderOperator, args, kwargs):
+    def _run_as_on_cuda(self, func: HigherOrderOperator, args: Args, kwargs: Kwargs) -> Any:
         """Run an operator that takes functions as PyTorch does on CUDA; what they do comes here one by one.
 
         Raises: NotImplementedError for one that has no form in Python there.
@@ -158,7 +190,7 @@ class Dispatch(TorchDispatchMode):
         with self.seeing():
             return kernel(*args, **kwargs)
 
-    def run(self, operation: Operation, args, kwargs):
+    def run(self, operation: Operation, args: Args, kwargs: Kwargs) -> Any:
         """Run the operation on meta tensors.
 
         PyTorch may import modules for it. That leaves reference cycles, which hold the frames below and with them the
@@ -173,7 +205,7 @@ class Dispatch(TorchDispatchMode):
             gc.collect()
         return result
 
-    def count(self, operation: Operation, args, kwargs, result) -> None:
+    def count(self, operation: Operation, args: Args, kwargs: Kwargs, result: Any) -> None:
         """Repeat in the GPU's memory what the operation allocates and frees on CUDA."""
         memory = self.memory
         memory.operation = operation.name
@@ -187,7 +219,7 @@ class Dispatch(TorchDispatchMode):
             self._check_modelled(operation)
         memory.place_results(result)
 
-    def note_run(self, operation: Operation, args, kwargs) -> None:
+    def note_run(self, operation: Operation, args: Args, kwargs: Kwargs) -> None:
         """Note that an operator ran, unless CUDA refuses its type or where it writes; recordings hold all but views."""
         if operation.is_view:
             return
@@ -204,13 +236,7 @@ class Dispatch(TorchDispatchMode):
         known = refused(error, name, self.memory.spec.name)
         return error if known is error else self.refuse(name, known)
 
-    def refuse(self, name: str, error: Exception) -> Exception:
-        """Note that what was asked for is not followed here, though a card may run it; returns the error to raise."""
-        trace = self.memory.trace
-        trace.refused.setdefault(f"{name} at {line_of_the_program()[2]}", len(trace.events))
-        return error
-
-    def _run_on_sparse(self, operation: Operation, args, kwargs):
+    def _run_on_sparse(self, operation: Operation, args: Args, kwargs: Kwargs) -> Any:
         """Run an operation of which an argument is sparse: what it takes is that of its parts."""
         self.memory.operation = operation.name
         self.note_run(operation, args, kwargs)
@@ -222,7 +248,7 @@ class Dispatch(TorchDispatchMode):
             raise self.refuse(operation.name, sparse_refusal(operation.name, self.memory.spec.name))
         return result
 
-    def _compose(self, func, args, kwargs):
+    def _compose(self, func: OpOverload, args: Args, kwargs: Kwargs) -> Any:
         """Run a composite operator so that its parts come here one by one."""
         with self.seeing(), as_called():
             ours = registry.composed_of(func)
@@ -231,11 +257,11 @@ class Dispatch(TorchDispatchMode):
     @contextmanager
     def seeing(self) -> Iterator[None]:
         """The operations in it come here, as a program's do: for what answers one operation by others."""
-        super().__enter__()
+        TorchDispatchMode.__enter__(self)
         try:
             yield
         finally:
-            super().__exit__(None, None, None)
+            TorchDispatchMode.__exit__(self, None, None, None)
 
     def _unknown(self, operation: Operation) -> NotImplementedError:
         error = NotImplementedError(
@@ -250,34 +276,8 @@ class Dispatch(TorchDispatchMode):
             self.not_modelled(operation.name)
         self._checked.add(operation)
 
-    def not_modelled(self, name: str, why: str = "") -> None:
-        """Say once, by name, that an operation's temporary memory is not known, or why something else is not."""
-        trace = self.memory.trace
-        if name not in trace.unmodelled:
-            trace.unmodelled[name] = len(trace.events)
-            known = f"{name} is not modelled: its outputs are counted, what its kernels take meanwhile is not."
-            self.tell(why or known, *line_of_the_program()[:2])
 
-    def tell_unknown(self, what: str, happens: str = "reads zeros") -> None:
-        """Note at which line of the program an unknown value was read; warn, once a line, what is made of it."""
-        filename, lineno, place = line_of_the_program()
-        trace = self.memory.trace
-        if place not in trace.values_read:
-            trace.values_read[place] = len(trace.events)
-            said = f"nothing is computed on a simulated GPU: {what} {happens} at {place}. Where values matter, "
-            self.tell(said + "compute on the CPU.", filename, lineno)
-
-    def tell(self, what: str, filename: str, lineno: int) -> None:
-        """Warn. Where "cuda" is simulated the program is not to end by it, whatever it makes of warnings."""
-        try:
-            warnings.warn_explicit(what, UserWarning, filename, lineno)
-        except UserWarning:
-            if self.memory.as_cuda is None:
-                raise
-            print(warnings.formatwarning(what, UserWarning, filename, lineno), end="", file=sys.stderr)
-
-
-def _with_the_others(value):
+def _with_the_others(value: Any) -> Any:
     """A number that lies on the CPU, beside tensors of the GPU, as one that lies there: the result does, on CUDA."""
     is_number = isinstance(value, torch.Tensor) and not is_meta(value) and value.dim() == 0
     return value.to("meta") if is_number else value

@@ -8,14 +8,18 @@ import sys
 from itertools import takewhile
 
 import torch
+from torch._ops import OpOverload
+from torch.autograd.graph import Node
 
-from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.calls import Args
+from every_byte.gpu.memory.modes import attached
 from every_byte.gpu.memory.records import RECORDS
 from every_byte.gpu.operators.launch.tensor_iterator import is_dense
 from every_byte.interpreter import OF_THE_QUESTION
 from every_byte.ledger.deep_graphs import looked_at, run_of, running_node
 
 aten = torch.ops.aten
+_use_count = torch.Tensor._use_count  # type: ignore[attr-defined]  # PyTorch's stubs lack it
 _FROM_ENGINE = torch.autograd.graph._engine_run_backward.__code__
 _UNSHARED = (4, 2)  # references in C++, to a gradient and to its storage: `adds_in_place` says whose
 _UNNAMED = 5 + OF_THE_QUESTION  # Python's references to a tensor of a call: the call's own, down to the question itself
@@ -29,7 +33,7 @@ _ATAN2 = ("Atan2Backward0",)
 _LIMITS = ("ClampBackward0", "ClampMinBackward1", "ClampMaxBackward1")  # of tensors
 _LARGER_OF_TWO = ("MaximumBackward0", "MinimumBackward0", "FmaxBackward0", "FminBackward0", *_LIMITS)
 """From PyTorch 2.14 on these fill what `where` has made; before, fmax and fmin fill the gradient, out of place."""
-IN_FORMULAS = {
+IN_FORMULAS: dict[OpOverload, tuple[OpOverload, tuple[str, ...] | None]] = {
     aten.scatter.src: (aten.scatter_.src, None),
     aten.scatter_add.default: (aten.scatter_add_.default, None),
     aten.index_add.default: (aten.index_add_.default, None),
@@ -64,16 +68,17 @@ _ADDING = ("Atan2Backward0", "LogcumsumexpBackward0", "StdMeanBackward0", "VarMe
 _ADDING_IN_PLACE = ("AminmaxBackward0",)
 
 
-def in_place_form(func: torch._ops.OpOverload, args: tuple) -> torch._ops.OpOverload | None:
+def in_place_form(func: OpOverload, args: Args) -> OpOverload | None:
     """What a gradient formula would call on CUDA for this operation of IN_FORMULAS.
 
     An operation that Python code called during backward stays as it is, and so does arithmetic with a tensor that the
-    formula did not make. None: it is in place, and autograd keeps a copy of what was there (`in_place_beside_copy`).
+    formula did not make. None: it is in place, and autograd keeps a copy of what was there.
     """
     if torch._C._current_graph_task_id() == -1 or not _is_called_by_the_engine():
         return func
+    if (node := running_node()) is None:
+        return func
     in_place, formulas = IN_FORMULAS[func]
-    node = running_node()
     if formulas is _ENTROPIES and node.name() in (*_ENTROPIES, _ENTROPY_TWICE):
         if not _is_in_place_in_entropy(func, node, args[0]):
             return func
@@ -90,18 +95,7 @@ def in_place_form(func: torch._ops.OpOverload, args: tuple) -> torch._ops.OpOver
     return in_place if node.name() in formulas else func
 
 
-def in_place_beside_copy(mode, operation, args: tuple, kwargs: dict) -> torch.Tensor:
-    """The result lies where the first operand did, of which autograd keeps a copy: that lies where the result would.
-
-    Source: original_self in VariableType of operators whose gradient for the second operand reads the first.
-    """
-    result = mode.run(operation, args, kwargs)
-    mode.count(operation, args, kwargs, result)
-    mode.memory.exchange(*(RECORDS[x.untyped_storage()._cdata] for x in (args[0], result)))
-    return result
-
-
-def _is_in_place_in_entropy(func: torch._ops.OpOverload, node, into: torch.Tensor) -> bool:
+def _is_in_place_in_entropy(func: OpOverload, node: Node, into: torch.Tensor) -> bool:
     """Whether a formula of a cross entropy of two classes writes into this operand.
 
     That of the target comes last, begins with a negation or a logit, and also does so where a graph is made.
@@ -132,20 +126,22 @@ def adds_in_place(old: torch.Tensor, new: torch.Tensor) -> bool:
     """
     if torch._C._current_graph_task_id() == -1 or not _is_called_by_the_engine():
         return False
+    if (node := running_node()) is None:
+        return False
     if torch.is_grad_enabled():
-        return (node := running_node()).name() in _ADDING_IN_PLACE and bool(_made_by(node, old))
+        return node.name() in _ADDING_IN_PLACE and bool(_made_by(node, old))
     if not isinstance(new, torch.Tensor) or old.shape != new.shape:
         return False
-    uses = old._use_count(), torch._C._storage_Use_Count(old.untyped_storage()._cdata)
+    uses = _use_count(old), torch._C._storage_Use_Count(old.untyped_storage()._cdata)
     if uses != _UNSHARED or sys.getrefcount(old) > _UNNAMED or not is_dense(old):
         return False
-    record, node = RECORDS[old.untyped_storage()._cdata], running_node()
+    record = RECORDS[old.untyped_storage()._cdata]
     if not record.memory.is_made_by(node, record) or node.name() in _ADDING_IN_PLACE:
         return True
     return _gives_twice(node) and node.name() not in _ADDING
 
 
-def _gives_twice(node) -> bool:
+def _gives_twice(node: Node) -> bool:
     """Whether two gradients that a node makes meet: else one that it has just made is its formula's own."""
     edges = [(looked_at(other), place) for other, place in node.next_functions if other is not None]
     return len(set(edges)) < len(edges)
@@ -154,13 +150,14 @@ def _gives_twice(node) -> bool:
 def _is_called_by_the_engine() -> bool:
     """Whether autograd called the operation, not Python code: of a function of one's own, or of a hook.
 
-    On a thread of the engine's own nothing lies below the dispatch mode.
+    Below this function lie the one that asks, the dispatch mode's three, and what called that: on a thread of the
+    engine's own nothing.
     """
-    below = sys._getframe(2).f_back
+    below = sys._getframe(4).f_back
     return below is None or below.f_code is _FROM_ENGINE
 
 
-def _made_by(node, tensor: torch.Tensor) -> str:
+def _made_by(node: Node, tensor: torch.Tensor) -> str:
     """The operation that allocated this tensor while this node ran; "" for a tensor from elsewhere."""
     record = RECORDS[tensor.untyped_storage()._cdata]
     if not record.memory.is_made_by(node, record):
@@ -169,7 +166,7 @@ def _made_by(node, tensor: torch.Tensor) -> str:
     return next(e.operation for e in events if e.action == "alloc" and e.allocation == record.number)
 
 
-def _has_run(node, operation: str) -> bool:
+def _has_run(node: Node, operation: str) -> bool:
     """Whether this node, which is running, has allocated something for an operation."""
     memory = attached()[-1].memory
     if memory.running != run_of(node):

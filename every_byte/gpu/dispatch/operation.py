@@ -1,14 +1,21 @@
 """What is known of each operator, gathered when it is first met: the registries' own look-ups are slow."""
 
-import torch
+from collections.abc import Callable, Iterable
+from typing import Any
 
-from every_byte.gpu.known.understood import plan_of
+import torch
+from torch._ops import OpOverload
+
+from every_byte.gpu.known.understood import Plan, plan_of
+from every_byte.gpu.memory.calls import Args, Kwargs
 from every_byte.gpu.operators import families, registry  # noqa: F401  (families fill the registry)
 from every_byte.gpu.operators.no_kernel import refusals_of, refuse
 from every_byte.gpu.operators.overlaps import places_written, refuse_overlaps
+from every_byte.gpu.operators.registry import Call, Function
 
 from .beforehand import ASKED
 from .engine import IN_FORMULAS
+from .values import Answer
 
 aten = torch.ops.aten
 _INDEXING = (aten.index.Tensor, aten.index_put.default, aten.index_put_.default)
@@ -27,22 +34,28 @@ class Operation:
     """
 
     __slots__ = (
-        *(
-            "func",
-            "name",
-            "run",
-            "allocate",
-            "on_sparse",
-            "answer",
-            "plan",
-            "is_composite",
-            "is_pointwise",
-            "is_addition",
-        ),
-        *("in_formulas", "has_lists", "may_mix", "is_view", "refusals", "writes"),
+        *("func", "name", "run", "allocate", "on_sparse", "answer", "plan", "is_composite", "is_pointwise"),
+        *("is_addition", "in_formulas", "has_lists", "may_mix", "is_view", "refusals", "writes"),
     )
 
-    def __init__(self, func: torch._ops.OpOverload) -> None:
+    func: OpOverload
+    name: str
+    run: Function
+    allocate: Callable[[Call], None] | None
+    on_sparse: Function | None
+    answer: Answer | None
+    plan: Plan
+    is_composite: bool
+    is_pointwise: bool
+    is_addition: bool
+    in_formulas: bool
+    has_lists: bool
+    may_mix: bool
+    is_view: bool
+    refusals: dict[torch.dtype | None, str] | None
+    writes: tuple[tuple[int, str], ...]
+
+    def __init__(self, func: OpOverload) -> None:
         registry.import_late(func.namespace)
         self.func, self.name = func, func.name()
         self.run, self.allocate = registry.RETURNS.get(func, func), registry.ALLOCATES.get(func)
@@ -55,7 +68,7 @@ class Operation:
         self.is_view = func.is_view and self.allocate is None and not self.is_composite
         self.refusals, self.writes = refusals_of(self.name), places_written(func)
 
-    def refuse(self, dtype: torch.dtype | None, args, kwargs) -> None:
+    def refuse(self, dtype: torch.dtype | None, args: Args, kwargs: Kwargs) -> None:
         """Raise what CUDA raises of a type that it has no kernel for, and of a write into what overlaps."""
         if self.refusals is not None and (words := self.refusals.get(dtype)):
             refuse(words, self.is_pointwise, args, kwargs)
@@ -67,7 +80,7 @@ _OPERATIONS: dict[int, Operation] = {}
 """By the identity of the operator, which an operation keeps alive: the hash of one is computed in Python."""
 
 
-def operation_of(func: torch._ops.OpOverload) -> Operation:
+def operation_of(func: OpOverload) -> Operation:
     """What is known of an operator."""
     operation = _OPERATIONS.get(id(func))
     if operation is None:
@@ -75,7 +88,7 @@ def operation_of(func: torch._ops.OpOverload) -> Operation:
     return operation
 
 
-_TYPES = {
+_TYPES: dict[torch.dtype, str] = {
     torch.float32: "float32",
     torch.float64: "float64",
     torch.bool: "bool",
@@ -96,7 +109,7 @@ def recorded_name(operation: Operation, dtype: torch.dtype | None) -> str:
     return f"{operation.name} {_TYPES.get(dtype, 'integer')}"
 
 
-def type_of(args) -> torch.dtype | None:
+def type_of(args: Iterable[Any]) -> torch.dtype | None:
     """The type of the first tensor among an operator's arguments, or in a list there; None where there is none."""
     for value in args:
         if isinstance(value, torch.Tensor):

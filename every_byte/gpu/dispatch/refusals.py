@@ -49,6 +49,7 @@ def empty_refusal(name: str, memory: Memory) -> Exception:
             f"torch.nn.Module.to() when moving module from meta to a different device. ({name} on the simulated GPU "
             f"{memory.spec.name}; on a card it is the same error.)"
         )
+    assert memory.as_cuda is not None, "else all meta tensors are the GPU's"
     return RuntimeError(
         "Expected all tensors to be on the same device, but found at least two devices, "
         f"{memory.as_cuda.device} and meta! ({name} on the simulated GPU {memory.spec.name} got a tensor that was made "
@@ -58,9 +59,10 @@ def empty_refusal(name: str, memory: Memory) -> Exception:
 
 def check_generator(generator: torch.Generator, wanted: str) -> None:
     """Check that a generator is of the device on which numbers are drawn. Raises: RuntimeError, as PyTorch does."""
-    found = "cuda" if generator._cdata in GENERATORS else generator.device.type
-    if found != wanted:
+    address = generator._cdata  # type: ignore[attr-defined]  # PyTorch's stubs lack it
+    device = "cuda" if address in GENERATORS else generator.device.type
+    if device != wanted:
         raise RuntimeError(
-            f"Expected a '{wanted}' device type for generator but found '{found}'; make it by "
+            f"Expected a '{wanted}' device type for generator but found '{device}'; make it by "
             f'torch.Generator(device="{wanted}").'
         )

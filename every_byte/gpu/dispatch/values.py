@@ -5,19 +5,28 @@ value after all.
 """
 
 import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, NoReturn
 
 import torch
+from torch._ops import OpOverload
 
 from every_byte.gpu.known.marks import mark
 from every_byte.gpu.known.reading import brought, known_values, read
+from every_byte.gpu.memory.calls import Args, Kwargs
+from every_byte.gpu.memory.modes import Mode
 from every_byte.gpu.memory.physical import is_meta
 from every_byte.gpu.operators.copies import stages
+from every_byte.gpu.operators.registry import Number
 from every_byte.gpu.operators.selections import MASKS, is_fill
 from every_byte.interpreter import is_storing
 
 from .checks import must_hold
 
 aten = torch.ops.aten
+_OF_THE_PROGRAM = 4
+"""The frame that asks, from here: below a function of this file lie the dispatch mode's three."""
 
 
 _VALIDATING = {
@@ -27,32 +36,33 @@ _VALIDATING = {
 """Functions of PyTorch, by module, that raise through others if what they ask of a tensor is not so."""
 
 
-def _item(mode, func, args, kwargs):
-    frame = sys._getframe(2)
+def _item(mode: Mode, func: OpOverload, args: Args, kwargs: Kwargs) -> Number:
+    frame = sys._getframe(_OF_THE_PROGRAM)
     if _is_validation(frame) and known_values(args[0]) is None:
         return True
     return _number(mode, args[0], frame)
 
 
-def _number(mode, tensor: torch.Tensor, frame) -> bool | int | float | complex:
+def _number(mode: Mode, tensor: torch.Tensor, frame: FrameType) -> Number:
     """The number of a tensor, for the frame that reads it: 0 where it is not known, or 1 where a check asks for it."""
     values, is_known = read(tensor)
     number = values.item()
+    of_its_type = type(number)
     if is_known:
         return number
     if not number and must_hold(frame):
         mode.tell_unknown("a check of a tensor (assert, if … raise)", "is taken to hold")
-        return type(number)(1)
+        return of_its_type(1)
     mode.tell_unknown("a number or a truth of a tensor (.item(), if)")
     return number
 
 
-def _is_validation(frame) -> bool:
+def _is_validation(frame: FrameType) -> bool:
     """Whether PyTorch asks if all arguments are valid, or as a test expects: those of a program that runs are."""
-    return frame.f_code.co_name in _VALIDATING.get(frame.f_globals.get("__name__"), ())
+    return frame.f_code.co_name in _VALIDATING.get(frame.f_globals.get("__name__", ""), ())
 
 
-def _copy_to_cpu(mode, func, args, kwargs):
+def _copy_to_cpu(mode: Mode, func: OpOverload, args: Args, kwargs: Kwargs) -> torch.Tensor | None:
     """On its way to the CPU; a copy that stays on the GPU asks for no value."""
     device = kwargs.get("device")
     if device is None or torch.device(device).type != "cpu":
@@ -62,11 +72,12 @@ def _copy_to_cpu(mode, func, args, kwargs):
     return result
 
 
-def _copy_into_cpu(mode, func, args, kwargs):
+def _copy_into_cpu(mode: Mode, func: OpOverload, args: Args, kwargs: Kwargs) -> torch.Tensor | None:
     """Into a tensor of the CPU; a copy into one of the GPU asks for no value."""
     if is_meta(args[0]):
         return None
-    target, source = args[:2]
+    target: torch.Tensor = args[0]
+    source = args[1]
     non_blocking = args[2] if len(args) > 2 else kwargs.get("non_blocking", False)
     values, is_known = read(source)
     target.copy_(values)
@@ -74,7 +85,9 @@ def _copy_into_cpu(mode, func, args, kwargs):
     return target
 
 
-def _came(mode, func, target, source: torch.Tensor, is_known: bool, non_blocking: bool) -> None:
+def _came(
+    mode: Mode, func: OpOverload, target: torch.Tensor, source: torch.Tensor, is_known: bool, non_blocking: bool
+) -> None:
     """Values came from the GPU into a tensor of the CPU: what is not known of them, and there the stage they pass."""
     if not is_known:
         mode.tell_unknown(func.name())
@@ -83,21 +96,21 @@ def _came(mode, func, target, source: torch.Tensor, is_known: bool, non_blocking
     mode.memory.allocate_and_free(*stages(target, source, non_blocking))
 
 
-def _assigned_number(mode, func, args, kwargs):
+def _assigned_number(mode: Mode, func: OpOverload, args: Args, kwargs: Kwargs) -> torch.Tensor | None:
     """`x[...] = 1.0` makes a tensor of the number: on the CPU if x is on CUDA, else where x is."""
-    frame = sys._getframe(2)
+    frame = sys._getframe(_OF_THE_PROGRAM)
     if not is_storing(frame):
         return None
     return torch.full((), args[0], dtype=kwargs.get("dtype"))
 
 
-def _shape(mode, func, args, kwargs):
+def _shape(mode: Mode, func: OpOverload, args: Args, kwargs: Kwargs) -> None:
     """The values of the first argument say how large the result is. Raises: RuntimeError where they are not known."""
     if known_values(args[0]) is None:
         _refuse(mode, func)
 
 
-def _refuse(mode, func):
+def _refuse(mode: Mode, func: OpOverload) -> NoReturn:
     error = RuntimeError(
         f"the shape of a result must not depend on values that are computed: {func.name()} on the simulated GPU "
         f"{mode.memory.spec.name} would have to read them, and nothing is computed there. Use a form of fixed shape "
@@ -107,13 +120,13 @@ def _refuse(mode, func):
     raise mode.refuse(func.name(), error)
 
 
-def _repeats(mode, func, args, kwargs):
+def _repeats(mode: Mode, func: OpOverload, args: Args, kwargs: Kwargs) -> None:
     """How often each element is repeated says how large the result is, unless the program says so."""
     if kwargs.get("output_size") is None and known_values(args[0]) is None:
         _refuse(mode, func)
 
 
-def _rows_of_padded(mode, func, args, kwargs):
+def _rows_of_padded(mode: Mode, func: OpOverload, args: Args, kwargs: Kwargs) -> Any:
     """How many rows there are, where the program does not say so, is the largest of the offsets."""
     if len(args) > 2 and args[2] is not None or kwargs.get("total_L") is not None:
         return None
@@ -122,7 +135,7 @@ def _rows_of_padded(mode, func, args, kwargs):
         return func(*args[:2], total)
 
 
-def _without_padding(mode, func, args, kwargs):
+def _without_padding(mode: Mode, func: OpOverload, args: Args, kwargs: Kwargs) -> NoReturn:
     """nn.TransformerEncoder leaves the padding out in evaluation, if it is to: how much that is, a mask says."""
     error = RuntimeError(
         f"the shape of a result must not depend on values: {func.name()} on the simulated GPU {mode.memory.spec.name} "
@@ -131,7 +144,7 @@ def _without_padding(mode, func, args, kwargs):
     raise mode.refuse(func.name(), error)
 
 
-def _made_by_load(mode, func, args, kwargs):
+def _made_by_load(mode: Mode, func: OpOverload, args: Args, kwargs: Kwargs) -> torch.Tensor | None:
     """`torch.load` makes what it read of a meta tensor; on the CPU if it is to bring that there (patches/files.py)."""
     if not mode.meanwhile.loading_to_cpu or torch.device(kwargs.get("device") or "cpu").type != "meta":
         return None
@@ -141,13 +154,13 @@ def _made_by_load(mode, func, args, kwargs):
     return made
 
 
-def _masked_select(mode, func, args, kwargs):
+def _masked_select(mode: Mode, func: OpOverload, args: Args, kwargs: Kwargs) -> None:
     """Printing selects the numbers that are not 0, to see how wide they are: of those that are not known, none."""
     if known_values(args[1]) is None and not mode.meanwhile.printing:
         _refuse(mode, func)
 
 
-def _equal(mode, func, args, kwargs):
+def _equal(mode: Mode, func: OpOverload, args: Args, kwargs: Kwargs) -> bool:
     """Whether two tensors are alike, number by number; where that is not known, those of one shape are.
 
     Source: cuda_equal in aten/src/ATen/native/cuda/Equal.cpp.
@@ -166,19 +179,22 @@ def _equal(mode, func, args, kwargs):
     return bool(values) if is_known else True
 
 
-def _place(x: torch.Tensor) -> tuple:
+def _place(x: torch.Tensor) -> tuple[object, ...]:
     """What two tensors that are the same numbers have in common."""
     return x.untyped_storage()._cdata, x.storage_offset(), x.dtype, x.stride()
 
 
-def _index(mode, func, args, kwargs):
+def _index(mode: Mode, func: OpOverload, args: Args, kwargs: Kwargs) -> None:
     """A mask as an index selects as many elements as it has true values; as a place to put one value it is a fill."""
     masks = [i for i in args[1] if i is not None and is_meta(i) and i.dtype in MASKS]
     if masks and not is_fill(*args) and any(known_values(i) is None for i in masks):
         _refuse(mode, func)
 
 
-ASK_VALUES = {
+Answer = Callable[[Mode, OpOverload, Args, Kwargs], Any]
+"""What an operation that asks for values gets; None: let it run."""
+
+ASK_VALUES: dict[OpOverload, Answer] = {
     aten._local_scalar_dense.default: _item,
     aten._to_copy.default: _copy_to_cpu,
     aten.copy_.default: _copy_into_cpu,

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from every_byte.gpu.memory.physical import shape_of
+from every_byte.gpu.memory.calls import Args, Kwargs
+from every_byte.gpu.memory.physical import offset_of, shape_of
 
 MOST_BYTES = 1 << 25
 """The largest storage of integers of which something is known."""
@@ -67,9 +68,9 @@ class Step(NamedTuple):
     """An operation to run on the CPU: its operands stand where its tensors stood."""
 
     func: Callable[..., Any]
-    args: tuple
-    kwargs: dict
-    written: tuple
+    args: Args
+    kwargs: Kwargs
+    written: tuple[int | str, ...]
     """Which arguments it writes, by their position or name; none if its results are new."""
 
 
@@ -91,17 +92,21 @@ class Content:
 
     __slots__ = ("before", "depth", "n_bytes", "output", "place", "sources", "step", "value")
 
+    place: Place  # of the result; a value that was brought has none
+
     def __init__(self, n_bytes: int, value: Value | None = None) -> None:
-        self.n_bytes, self.depth = n_bytes, 0
+        self.n_bytes, self.depth, self.output = n_bytes, 0, 0
         self.step: Step | None = None
-        self.output, self.place, self.before = 0, None, None
+        self.before: Content | None = None
         self.sources: tuple[Content, ...] = ()
-        self.value = None
+        self.value: Value | None = None
         if value is not None:
             self.hold(value)
 
     @classmethod
-    def made(cls, n_bytes: int, step: Step, output: int, place: Place, sources: list, before) -> "Content":
+    def made(
+        cls, n_bytes: int, step: Step, output: int, place: Place, sources: "list[Content]", before: "Content | None"
+    ) -> "Content":
         """The content of a storage into which result number `output` of a step has been written."""
         content = cls(n_bytes)
         content.step, content.output, content.place, content.before = step, output, place, before
@@ -122,7 +127,7 @@ class Content:
 
 def place_of(tensor: torch.Tensor) -> Place:
     """How a tensor lies in its storage."""
-    return Place(tensor.dtype, shape_of(tensor), tensor.stride(), tensor.storage_offset())
+    return Place(tensor.dtype, shape_of(tensor), tensor.stride(), offset_of(tensor))
 
 
 def may_be_known(dtype: torch.dtype, n_bytes: int) -> bool:

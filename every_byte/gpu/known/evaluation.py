@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 
@@ -102,42 +103,43 @@ def _run_all(root: Content) -> Value:
 
 def _run(content: Content, values: dict[int, Value]) -> Value:
     """One operation, its result laid over what was there before."""
+    assert content.step is not None, "what has no value was made by a step"
     results, taints = _results(content.step, values)
     result, taint = results[content.output], taints[content.output]
     n_bytes, place = content.n_bytes, content.place
     if result.shape != place.shape:
         raise ValueError(f"a result must be as it was on the GPU: got {result.shape}, there {place.shape}.")
+    taint_before = None
     if result.numel() * place.dtype.itemsize == n_bytes:
-        before = None
         storage = torch.UntypedStorage(n_bytes)
     else:
         before = unknown(n_bytes) if content.before is None else _value(content.before, values)
-        storage = before.storage.clone()
+        storage, taint_before = before.storage.clone(), before.taint
     _lay(storage, place).copy_(result)
-    if taint is None and (before is None or before.taint is None):
+    if taint is None and taint_before is None:
         return Value(storage, None)
-    tainted = _filled(n_bytes, 0) if before is None or before.taint is None else before.taint.clone()
+    tainted = _filled(n_bytes, 0) if taint_before is None else taint_before.clone()
     target = _lay(tainted, place._replace(dtype=_SAME_SIZE[place.dtype.itemsize]))
     target.zero_() if taint is None else target.copy_(taint).neg_()  # -1 sets each byte, for views of other types
     return Value(storage, tainted)
 
 
-def _results(step: Step, values: dict[int, Value]) -> tuple[list, list]:
+def _results(step: Step, values: dict[int, Value]) -> tuple[list[torch.Tensor], list[torch.Tensor | None]]:
     """The results of a step, or what it has written, each with its taint."""
     tainted: dict[int, torch.Tensor] = {}  # by the id of an argument, which `args` and `kwargs` keep alive
 
-    def tensor(part, is_written: bool):
+    def tensor(part: Any, is_written: bool) -> Any:
         if isinstance(part, (tuple, list)) and not isinstance(part, (Operand, Blank)):
             return type(part)(tensor(each, is_written) for each in part)
         if isinstance(part, Blank):
             return torch.zeros(part.place.shape, dtype=part.place.dtype)
         if not isinstance(part, Operand):
             return part
-        found, taint = view(part.content and _value(part.content, values), part.place)
-        found = found.clone() if is_written else found
+        elements, taint = view(None if part.content is None else _value(part.content, values), part.place)
+        elements = elements.clone() if is_written else elements
         if taint is not None:
-            tainted[id(found)] = taint
-        return found
+            tainted[id(elements)] = taint
+        return elements
 
     args = [tensor(part, i in step.written) for i, part in enumerate(step.args)]
     kwargs = {name: tensor(part, name in step.written) for name, part in step.kwargs.items()}
@@ -147,9 +149,10 @@ def _results(step: Step, values: dict[int, Value]) -> tuple[list, list]:
         results = [args[at] if isinstance(at, int) else kwargs[at] for at in step.written]
     else:
         results = list(result) if isinstance(result, (tuple, list)) else [result]
+    of_none: list[torch.Tensor | None] = [None] * len(results)
     if not tainted:
-        return results, [None] * len(results)
-    return results, [_spread(taint, r) for taint, r in zip(taints or [None] * len(results), results, strict=True)]
+        return results, of_none
+    return results, [_spread(taint, r) for taint, r in zip(taints or of_none, results, strict=True)]
 
 
 def _spread(taint: torch.Tensor | None, result: torch.Tensor) -> torch.Tensor | None:

@@ -4,7 +4,7 @@ import weakref
 
 import torch
 
-_MARKED: dict[int, weakref.ref] = {}
+_MARKED: dict[int, weakref.ref[torch.UntypedStorage]] = {}
 
 
 def mark(tensor: torch.Tensor) -> None:

@@ -1,9 +1,13 @@
 """Notes what each operation makes known: the contents of its results, and of the storages that it writes."""
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import torch
+from torch._ops import OpOverload
 
+from every_byte.gpu.memory.calls import Args, Kwargs
 from every_byte.gpu.memory.physical import is_meta
 from every_byte.gpu.memory.records import RECORDS
 
@@ -27,7 +31,7 @@ class _UnknownError(Exception):
     """An argument of which nothing can be known."""
 
 
-def note(func: torch._ops.OpOverload, args: tuple, kwargs: dict, result: object, known_met: bool) -> None:
+def note(func: OpOverload, args: Args, kwargs: Kwargs, result: object, known_met: bool) -> None:
     """What is known once an operation has run; `known_met`: whether something of its arguments is, or may be.
 
     Floating-point numbers of which nothing is known lead to none: that is most of a program, and is decided at once.
@@ -50,7 +54,7 @@ def note(func: torch._ops.OpOverload, args: tuple, kwargs: dict, result: object,
         _note_results(plan, func, args, kwargs, result)
 
 
-def _asks_for_finite(func, args: tuple) -> bool:
+def _asks_for_finite(func: OpOverload, args: Args) -> bool:
     """Whether numbers are compared with themselves or with an infinite one, as `isfinite` and `isnan` do."""
     if func.overloadpacket not in _COMPARISONS:
         return func in _FINITE
@@ -58,19 +62,20 @@ def _asks_for_finite(func, args: tuple) -> bool:
     return y is x if isinstance(y, torch.Tensor) else isinstance(y, float) and not math.isfinite(y)
 
 
-def _are_whole(args: tuple, kwargs: dict, at: int | str) -> bool:
+def _are_whole(args: Args, kwargs: Kwargs, at: int | str) -> bool:
     """Whether the numbers of this argument are integers or booleans."""
     return not _argument(args, kwargs, at).dtype.is_floating_point
 
 
-def _argument(args: tuple, kwargs: dict, at: int | str):
+def _argument(args: Args, kwargs: Kwargs, at: int | str) -> Any:
     """The argument at this position, or of this name; None where it was not given."""
     return kwargs.get(at) if isinstance(at, str) else args[at] if at < len(args) else None
 
 
-def _note_results(plan: Plan, func, args: tuple, kwargs: dict, results) -> None:
+def _note_results(plan: Plan, func: OpOverload, args: Args, kwargs: Kwargs, results: Sequence[Any]) -> None:
     """The contents of new storages; what is known of one that is no new one stays."""
-    step, sources = None, []
+    step: Step | None = None
+    sources: list[Content] = []
     for number, result in enumerate(results):
         if not isinstance(result, torch.Tensor) or not is_meta(result):
             continue
@@ -90,15 +95,16 @@ def _note_results(plan: Plan, func, args: tuple, kwargs: dict, results) -> None:
         record.content = fold(Content.made(record.n_bytes, step, number, place_of(result), sources, None))
 
 
-def _filling(plan: Plan, args: tuple, result: torch.Tensor) -> Step:
+def _filling(plan: Plan, args: Args, result: torch.Tensor) -> Step:
     """A fill: what `zeros_like` is given says nothing of the values, which may be unknown."""
     number = args[-1] if plan.number is None else plan.number
     return Step(aten.full.default, (result.shape, number), {"dtype": result.dtype}, ())
 
 
-def _note_written(plan: Plan, func, args: tuple, kwargs: dict) -> None:
+def _note_written(plan: Plan, func: OpOverload, args: Args, kwargs: Kwargs) -> None:
     """The contents of storages that are written: unknown, where the operation is not understood."""
-    step, sources = None, []
+    step: Step | None = None
+    sources: list[Content] = []
     written = [_argument(args, kwargs, at) for at in plan.written]
     try:
         if plan.is_understood and any(_may_be_known(x) for x in written if isinstance(x, torch.Tensor)):
@@ -114,7 +120,7 @@ def _note_written(plan: Plan, func, args: tuple, kwargs: dict) -> None:
                     record.content = content
 
 
-def _tensors_in(value) -> list[torch.Tensor]:
+def _tensors_in(value: Any) -> list[torch.Tensor]:
     """A tensor, or those of a list, or of a list of lists."""
     if isinstance(value, (list, tuple)):
         return [tensor for each in value for tensor in _tensors_in(each)]
@@ -126,18 +132,20 @@ def _may_be_known(tensor: torch.Tensor) -> bool:
     return record is not None and may_be_known(tensor.dtype, record.n_bytes)
 
 
-def _after_write(tensor, number: int, step: Step | None, sources: list) -> Content | None:
+def _after_write(written: Any, number: int, step: Step | None, sources: list[Content]) -> Content | None:
     """What is known of the storage of a written tensor, the first, second, … that the step writes."""
-    if step is None or not isinstance(tensor, torch.Tensor) or not _may_be_known(tensor):
+    if step is None or not isinstance(written, torch.Tensor) or not _may_be_known(written):
         return None
-    record = RECORDS[tensor.untyped_storage()._cdata]
-    place = place_of(tensor)
-    covers = tensor.numel() * place.dtype.itemsize == record.n_bytes
+    record = RECORDS[written.untyped_storage()._cdata]
+    place = place_of(written)
+    covers = written.numel() * place.dtype.itemsize == record.n_bytes
     before = None if covers else record.content
     return fold(Content.made(record.n_bytes, step, number, place, sources, before))
 
 
-def _step(plan: Plan, func, args: tuple, kwargs: dict, sources: list, *, of_unknown: bool = False) -> Step:
+def _step(
+    plan: Plan, func: OpOverload, args: Args, kwargs: Kwargs, sources: list[Content], *, of_unknown: bool = False
+) -> Step:
     """The operation with operands in place of tensors; their contents are added to `sources`.
 
     `of_unknown`: also where floating-point numbers of which nothing is known are among the arguments.
@@ -154,11 +162,11 @@ def _step(plan: Plan, func, args: tuple, kwargs: dict, sources: list, *, of_unkn
     return Step(func, parts, named, plan.written)
 
 
-def _written_part(plan: Plan, value, sources: list):
+def _written_part(plan: Plan, value: Any, sources: list[Content]) -> Any:
     return Blank(place_of(value)) if plan.blank and isinstance(value, torch.Tensor) else _part(value, sources)
 
 
-def _part(value, sources: list, of_unknown: bool = False):
+def _part(value: Any, sources: list[Content], of_unknown: bool = False) -> Any:
     """What stands in a step for an argument. Raises: _UnknownError where nothing can be known of the result."""
     if isinstance(value, torch.Tensor):
         operand = _operand(value, of_unknown)
@@ -176,7 +184,7 @@ def _operand(tensor: torch.Tensor, of_unknown: bool) -> Operand:
         raise _UnknownError
     if is_meta(tensor):
         record = RECORDS.get(tensor.untyped_storage()._cdata)
-        operand = Operand(record and record.content, place_of(tensor))
+        operand: Operand | None = Operand(None if record is None else record.content, place_of(tensor))
     elif is_marked(tensor):
         operand = Operand(None, place_of(tensor))
     else:

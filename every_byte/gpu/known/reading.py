@@ -21,7 +21,7 @@ class Read(NamedTuple):
 def read(tensor: torch.Tensor) -> Read:
     """The values of a tensor; they are zeros, or what follows from zeros, where they are not known."""
     record = RECORDS.get(tensor.untyped_storage()._cdata) if tensor.layout is torch.strided else None
-    content = record and record.content
+    content = None if record is None else record.content
     if tensor.numel() == 0:
         return Read(torch.zeros(tensor.shape, dtype=tensor.dtype), True)
     if content is None or tensor.numel() > MOST_ELEMENTS or tensor.is_neg() or tensor.is_complex():

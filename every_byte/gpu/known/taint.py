@@ -4,20 +4,27 @@
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
+from torch._ops import OpOverload
+
+from every_byte.gpu.memory.calls import Args, Kwargs
 
 from .understood import is_elementwise
 
 aten = torch.ops.aten
-_RULES: dict[str, Callable] = {}
 
 
-def taints_of(func: torch._ops.OpOverload, args: list, kwargs: dict, tainted: dict) -> list[torch.Tensor] | None:
+def taints_of(
+    func: Callable[..., Any], args: Args, kwargs: Kwargs, tainted: dict[int, torch.Tensor]
+) -> list[torch.Tensor] | None:
     """The tainted elements of an operation's one result; None where every element of every result may be tainted.
 
     `tainted` has, by the tensor's id, which elements of an argument are.
     """
+    if not isinstance(func, OpOverload):  # a function of a patch's own
+        return None
     rule = _RULES.get(func.overloadpacket.__name__.removesuffix("_"))
     if rule is None and is_elementwise(func):
         rule = _elementwise
@@ -28,23 +35,23 @@ def taints_of(func: torch._ops.OpOverload, args: list, kwargs: dict, tainted: di
 class _Arguments:
     """The arguments of one operation, and their taint."""
 
-    def __init__(self, func, args: list, kwargs: dict, tainted: dict) -> None:
+    def __init__(self, func: OpOverload, args: Args, kwargs: Kwargs, tainted: dict[int, torch.Tensor]) -> None:
         self.func, self.args, self.kwargs, self.tainted = func, args, kwargs, tainted
         self.is_out = any(name == "out" for name in kwargs)
 
-    def taint(self, value) -> torch.Tensor:
+    def taint(self, value: Any) -> torch.Tensor:
         """Which elements of an argument are tainted; no number is."""
         if not isinstance(value, torch.Tensor):
             return torch.zeros((), dtype=torch.bool)
-        found = self.tainted.get(id(value))
-        return torch.zeros(value.shape, dtype=torch.bool) if found is None else found
+        taint = self.tainted.get(id(value))
+        return torch.zeros(value.shape, dtype=torch.bool) if taint is None else taint
 
-    def is_tainted(self, *values) -> bool:
+    def is_tainted(self, *values: Any) -> bool:
         """Whether one of these arguments, or a tensor in one that is a list, is tainted anywhere."""
         flat = (part for value in values for part in (value if isinstance(value, (list, tuple)) else (value,)))
         return any(id(value) in self.tainted for value in flat)
 
-    def known(self, value, number: int) -> torch.Tensor:
+    def known(self, value: Any, number: int) -> torch.Tensor:
         """Where an argument is known to be this number."""
         if not isinstance(value, torch.Tensor):
             return torch.tensor(value == number)
@@ -56,10 +63,14 @@ class _Arguments:
         return [value for value in (*self.args, *named) if isinstance(value, torch.Tensor)]
 
 
-def _rule(names: str):
+_Rule = Callable[[_Arguments], torch.Tensor | None]
+_RULES: dict[str, _Rule] = {}
+
+
+def _rule(names: str) -> Callable[[_Rule], _Rule]:
     """The decorated function says it of these operators: called with an operation, as `taints_of`."""
 
-    def register(rule: Callable) -> Callable:
+    def register(rule: _Rule) -> _Rule:
         _RULES.update(dict.fromkeys(names.split(), rule))
         return rule
 
@@ -74,7 +85,7 @@ def _elementwise(call: _Arguments) -> torch.Tensor:
     return taint
 
 
-def _unless_decided(number: int, has_number: Callable):
+def _unless_decided(number: int, has_number: Callable[..., bool]) -> _Rule:
     """Elementwise, but known where one side is a number that decides the result."""
 
     def rule(call: _Arguments) -> torch.Tensor:
@@ -87,12 +98,12 @@ def _unless_decided(number: int, has_number: Callable):
     return rule
 
 
-def _are_whole(*values) -> bool:
+def _are_whole(*values: Any) -> bool:
     """Whether no number among them can be infinite, or not a number."""
     return not any(v.dtype.is_floating_point if isinstance(v, torch.Tensor) else isinstance(v, float) for v in values)
 
 
-def _are_booleans(*values) -> bool:
+def _are_booleans(*values: Any) -> bool:
     return all(v.dtype is torch.bool if isinstance(v, torch.Tensor) else isinstance(v, bool) for v in values)
 
 
@@ -106,7 +117,8 @@ def _logical_or(call: _Arguments) -> torch.Tensor:
     """Known where one side is known to be other than 0."""
     x, y = call.args[:2]
     decided = ((x != 0) & ~call.taint(x)) | ((y != 0) & ~call.taint(y))
-    return _elementwise(call) & ~decided
+    taint: torch.Tensor = _elementwise(call) & ~decided
+    return taint
 
 
 @_rule("where")
@@ -125,7 +137,7 @@ def _masked_fill(call: _Arguments) -> torch.Tensor:
 # --------------------------------------------------------------------------------------------------- elements that move
 
 
-def _moving(*read: int, fill: int | str | None = None, changed: dict | None = None):
+def _moving(*read: int, fill: int | str | None = None, changed: Kwargs | None = None) -> _Rule:
     """The elements are moved, and their taint with them, by the same operation; where others say whither, all of it.
 
     `read` are the arguments whose elements are moved; `fill` is one that is a number, and no taint.
@@ -139,12 +151,13 @@ def _moving(*read: int, fill: int | str | None = None, changed: dict | None = No
         kwargs = {name: value for name, value in call.kwargs.items() if name not in ("dtype", fill)} | (changed or {})
         if isinstance(fill, int) and len(args) > fill and not isinstance(args[fill], torch.Tensor):
             args[fill] = 0
-        return call.func(*args, **kwargs)
+        taint: torch.Tensor | None = call.func(*args, **kwargs)
+        return taint
 
     return rule
 
 
-def _moved(call: _Arguments, value):
+def _moved(call: _Arguments, value: Any) -> Any:
     """The taint of what is moved, where the operation can write into it."""
     if isinstance(value, (list, tuple)):
         return [call.taint(each) for each in value]
@@ -194,7 +207,8 @@ def _decided_by(call: _Arguments, truth: int) -> torch.Tensor | None:
     x, *rest = call.args
     any_of = getattr(aten.any, call.func._overloadname)
     decisive = ((x != 0) == bool(truth)) & ~call.taint(x)
-    return any_of(call.taint(x), *rest, **call.kwargs) & ~any_of(decisive, *rest, **call.kwargs)
+    taint: torch.Tensor | None = any_of(call.taint(x), *rest, **call.kwargs) & ~any_of(decisive, *rest, **call.kwargs)
+    return taint
 
 
 @_rule("cumsum")

@@ -1,6 +1,6 @@
 """What an operator was called with, as far as its memory depends on it: without its tensors, and called again so."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
@@ -39,7 +39,7 @@ class _Tensor(NamedTuple):
 _Tree: TypeAlias = "_Tensor | _Number | str | float | torch.dtype | None | tuple[_Tree | tuple[object, _Tree], ...]"
 
 
-def described(func: Callable[..., Any], args: Args, kwargs: Kwargs) -> Called:
+def described(func: OpOverload, args: Args, kwargs: Kwargs) -> Called:
     """A call, with shapes and strides instead of tensors."""
     numbers: list[int] = []
 

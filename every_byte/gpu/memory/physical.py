@@ -19,6 +19,9 @@ device_of: Callable[[torch.Tensor], torch.device] = _DESCRIPTORS["device"].__get
 shape_of: Callable[[torch.Tensor], torch.Size] = _DESCRIPTORS["shape"].__get__
 """The shape that PyTorch's C++ knows of a tensor, also of a parameter that says it has none yet."""
 
+offset_of: Callable[[torch.Tensor], int] = torch.Tensor.storage_offset  # type: ignore[assignment]  # none is symbolic
+"""At which element of its storage a tensor begins."""
+
 META = torch.device("meta")
 
 

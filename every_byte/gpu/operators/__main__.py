@@ -13,6 +13,7 @@ from argparse import ArgumentParser
 from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch._ops import OpOverload
@@ -43,8 +44,8 @@ def overloads_of(name: str) -> list[OpOverload]:
         given = f"aten.{given}"
     by_packet: dict[str, list[str]] = {}
     for full in sorted(known):
-        namespace, packet, *variant = full.split(".")
-        by_packet.setdefault(f"{namespace}.{packet}", []).append(variant[0] if variant else "default")
+        namespace, packet, *rest = full.split(".")
+        by_packet.setdefault(f"{namespace}.{packet}", []).append(rest[0] if rest else "default")
     packet, variant = ".".join(given.split(".")[:2]), ".".join(given.split(".")[2:])
     if packet not in by_packet:
         near = get_close_matches(packet, by_packet, n=4)
@@ -53,8 +54,8 @@ def overloads_of(name: str) -> list[OpOverload]:
     if variant and variant not in by_packet[packet]:
         raise LookupError(f"{packet} has the overloads {', '.join(by_packet[packet])}: got {variant}.")
     namespace, name = packet.split(".")
-    found = getattr(getattr(torch.ops, namespace), name)
-    return [getattr(found, each) for each in ([variant] if variant else by_packet[packet])]
+    operator = getattr(getattr(torch.ops, namespace), name)
+    return [getattr(operator, each) for each in ([variant] if variant else by_packet[packet])]
 
 
 def described(func: OpOverload) -> str:
@@ -78,7 +79,7 @@ def described(func: OpOverload) -> str:
     return "\n".join(lines)
 
 
-def _function(function: Callable) -> str:
+def _function(function: Callable[..., Any]) -> str:
     """Where a function stands, by what name, and what it says of itself; of PyTorch's own functions, the name alone."""
     function = getattr(function, "func", function)  # what a partial one calls
     code = getattr(function, "__code__", None)

@@ -1,9 +1,10 @@
 """Connectionist temporal classification: its lengths are read on the host, its kernels fill tables of probabilities."""
 
 import torch
+from torch import Tensor
 from torch._prims_common import alert_not_deterministic
 
-from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.modes import attached
 
 from .registry import Call, allocates, as_pytorch_does, composite, decomposed, returns
 
@@ -13,7 +14,15 @@ OF_CUDNN = 450
 
 
 @composite(aten.ctc_loss.Tensor)
-def _ctc_loss(x, target, n_inputs, n_targets, blank=0, reduction=1, zero_infinity=False) -> torch.Tensor:
+def _ctc_loss(
+    x: Tensor,
+    target: Tensor,
+    n_inputs: Tensor,
+    n_targets: Tensor,
+    blank: int = 0,
+    reduction: int = 1,
+    zero_infinity: bool = False,
+) -> Tensor:
     """The lengths come to the host, wherever they lie; on meta PyTorch, which finds a dispatch mode on, keeps tensors.
 
     Source: ctc_loss in aten/src/ATen/native/LossCTC.cpp, which asks areAnyTensorSubclassLike.
@@ -21,11 +30,20 @@ def _ctc_loss(x, target, n_inputs, n_targets, blank=0, reduction=1, zero_infinit
     if n_inputs.is_meta or n_targets.is_meta:
         attached()[-1].not_modelled("aten::ctc_loss with lengths on the GPU")
     lengths = [x.to("cpu", torch.int64).reshape(-1).tolist() for x in (n_inputs, n_targets)]
-    return aten.ctc_loss.IntList(x, target, *lengths, blank, reduction, zero_infinity)
+    result: Tensor = aten.ctc_loss.IntList(x, target, *lengths, blank, reduction, zero_infinity)
+    return result
 
 
 @composite(aten.ctc_loss.IntList)
-def _ctc_loss_of_lists(x, target, n_inputs, n_targets, blank=0, reduction=1, zero_infinity=False) -> torch.Tensor:
+def _ctc_loss_of_lists(
+    x: Tensor,
+    target: Tensor,
+    n_inputs: list[int],
+    n_targets: list[int],
+    blank: int = 0,
+    reduction: int = 1,
+    zero_infinity: bool = False,
+) -> Tensor:
     """cuDNN's loss sizes its own workspace.
 
     Source: _use_cudnn_ctc_loss in aten/src/ATen/native/cudnn/LossCTC.cpp.
@@ -35,11 +53,14 @@ def _ctc_loss_of_lists(x, target, n_inputs, n_targets, blank=0, reduction=1, zer
     if is_flat and fits and blank == 0 and x.dtype == torch.float32 and torch.backends.cudnn.enabled:
         attached()[-1].not_modelled("aten::_cudnn_ctc_loss")
     operator = aten.ctc_loss.IntList
-    return as_pytorch_does(operator, x, target, n_inputs, n_targets, blank, reduction, zero_infinity)
+    result: Tensor = as_pytorch_does(operator, x, target, n_inputs, n_targets, blank, reduction, zero_infinity)
+    return result
 
 
 @returns(aten._ctc_loss.default)
-def _ctc_loss_and_table(x, target, n_inputs, n_targets, blank=0, zero_infinity=False):
+def _ctc_loss_and_table(
+    x: Tensor, target: Tensor, n_inputs: list[int], n_targets: list[int], blank: int = 0, zero_infinity: bool = False
+) -> tuple[Tensor, Tensor]:
     """The table has room for the longest target by the lengths; a table of targets may be wider.
 
     Source: ctc_loss_allocate_outputs in aten/src/ATen/native/LossCTC.cpp, ctc_loss_gpu_template.
@@ -60,12 +81,22 @@ def forward(call: Call) -> None:
     call.place(table, losses)
 
 
-def _lists_bytes(x: torch.Tensor) -> list[int]:
+def _lists_bytes(x: Tensor) -> list[int]:
     return [x.shape[1] * torch.int64.itemsize] * 3
 
 
 @decomposed(aten._ctc_loss_backward.default)
-def _backward(gradient, x, target, n_inputs, n_targets, losses, table, blank, zero_infinity=False) -> torch.Tensor:
+def _backward(
+    gradient: Tensor,
+    x: Tensor,
+    target: Tensor,
+    n_inputs: list[int],
+    n_targets: list[int],
+    losses: Tensor,
+    table: Tensor,
+    blank: int,
+    zero_infinity: bool = False,
+) -> Tensor:
     """The same lists and a second table; for large sizes the probabilities of blanks are taken off outside the kernel.
 
     Source: ctc_loss_backward_gpu_template in aten/src/ATen/native/cuda/LossCTC.cu.

@@ -44,7 +44,7 @@ _OF_THE_CUDA_BUILD = "_cudnn_rnn"  # which a CPU build lacks; no simulated GPU's
 
 def policies() -> dict[str, Policy]:
     """What autocast does with each operator that it knows, by names of ATen: "mm", "sum.dim_IntList"."""
-    names = torch._C._dispatch_get_registrations_for_dispatch_key("AutocastCUDA")
-    names = {name.removeprefix("aten::") for name in names} - {_OF_THE_CUDA_BUILD}
-    found = dict.fromkeys(names, Policy.FLOAT32)
-    return found | {name: policy for policy, listed in _LISTED.items() for name in listed.split() if name in found}
+    registered = torch._C._dispatch_get_registrations_for_dispatch_key("AutocastCUDA")
+    names = {name.removeprefix("aten::") for name in registered} - {_OF_THE_CUDA_BUILD}
+    known = dict.fromkeys(names, Policy.FLOAT32)
+    return known | {name: policy for policy, listed in _LISTED.items() for name in listed.split() if name in known}

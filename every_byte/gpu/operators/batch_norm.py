@@ -1,8 +1,11 @@
 """Batch norm: whether cuDNN or PyTorch's own kernels run, what each returns, and what it takes on the way."""
 
-import torch
+from typing import Any
 
-from every_byte.gpu.memory.attachment import attached
+import torch
+from torch import Tensor
+
+from every_byte.gpu.memory.modes import attached
 
 from .creation import new_like
 from .launch.memory_formats import copies_in, empty_in, suggested
@@ -20,7 +23,9 @@ THREADS, PER_THREAD, TILE, MOST_ROWS, FEW_ROWS = 512, 16, 32, 128, 8
 # ---------------------------------------------------------------------------------------------------- what is composed
 
 
-def _takes_cudnn(x, weight, bias, mean, variance, training: bool) -> bool:
+def _takes_cudnn(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor | None, variance: Tensor | None, training: bool
+) -> bool:
     """Source: _select_batch_norm_backend in aten/src/ATen/native/Normalization.cpp."""
     if weight is None or bias is None or not torch.backends.cudnn.enabled or x.dim() < 3 or x.numel() >= MAX_INDEX:
         return False
@@ -32,11 +37,24 @@ def _takes_cudnn(x, weight, bias, mean, variance, training: bool) -> bool:
 
 
 @composite(aten._batch_norm_impl_index.default)
-def _batch_norm(x, weight, bias, mean, variance, training: bool, momentum: float, eps: float, cudnn_enabled: bool):
+def _batch_norm(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    mean: Tensor | None,
+    variance: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, int]:
     """cuDNN where it can, of an input in the order that it suggests."""
     if not _takes_cudnn(x, weight, bias, mean, variance, training):
         operator = aten._batch_norm_impl_index.default
-        return as_pytorch_does(operator, x, weight, bias, mean, variance, training, momentum, eps, cudnn_enabled)
+        results: tuple[Tensor, Tensor, Tensor, Tensor, int] = as_pytorch_does(
+            operator, x, weight, bias, mean, variance, training, momentum, eps, cudnn_enabled
+        )
+        return results
     x = x.contiguous(memory_format=suggested(x))
     parts = aten.cudnn_batch_norm.default(x, weight, bias, mean, variance, training, momentum, eps)
     return (*parts, 1)
@@ -46,7 +64,16 @@ def _batch_norm(x, weight, bias, mean, variance, training: bool, momentum: float
 
 
 @returns(aten.cudnn_batch_norm.default)
-def _cudnn(x: torch.Tensor, weight: torch.Tensor, bias, mean, variance, training: bool, momentum: float, eps: float):
+def _cudnn(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    mean: Tensor | None,
+    variance: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """In evaluation nothing is kept for backward. Source: cudnn_batch_norm in native/cudnn/BatchNorm.cpp."""
     kept = x.shape[1] if training else 0
     result, reserve = empty_in(suggested(x), x), x.new_empty(0, dtype=torch.uint8)
@@ -62,7 +89,7 @@ def cudnn(call: Call) -> None:
 
 
 @returns(aten.cudnn_batch_norm_backward.default)
-def _cudnn_backward(x: torch.Tensor, gradient, weight: torch.Tensor, *_):
+def _cudnn_backward(x: Tensor, gradient: Tensor, weight: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor]:
     return empty_in(suggested(x), x), weight.new_empty(weight.shape), weight.new_empty(weight.shape)
 
 
@@ -80,13 +107,13 @@ def cudnn_backward(call: Call) -> None:
 CONTIGUOUS, CHANNELS_LAST, GENERAL = "contiguous", "channels last", "general"
 
 
-def kernels(*tensors: torch.Tensor) -> str:
+def kernels(*tensors: Tensor) -> str:
     """Which kernels read all of these. Source: batch_norm_choose_impl in cuda/Normalization.cu."""
     kinds = {_kernels_of(x) for x in tensors}
     return kinds.pop() if len(kinds) == 1 else GENERAL
 
 
-def _kernels_of(x: torch.Tensor) -> str:
+def _kernels_of(x: Tensor) -> str:
     if not is_indexed_by_32_bits(x):
         return GENERAL
     if x.is_contiguous():
@@ -95,24 +122,24 @@ def _kernels_of(x: torch.Tensor) -> str:
     return CHANNELS_LAST if is_last else GENERAL
 
 
-def has_channels_last(x: torch.Tensor) -> bool:
+def has_channels_last(x: Tensor) -> bool:
     """As above, and of volumes. Source: batch_norm_use_channels_last_kernels."""
     form = {4: torch.channels_last, 5: torch.channels_last_3d}.get(x.dim())
     return (form is not None and x.is_contiguous(memory_format=form)) or (x.is_contiguous() and x.stride(1) == 1)
 
 
-def is_indexed_by_32_bits(x: torch.Tensor) -> bool:
+def is_indexed_by_32_bits(x: Tensor) -> bool:
     """Whether kernels can count its elements, and its distances, in 32 bits."""
     farthest = sum((n - 1) * stride for n, stride in zip(x.shape, x.stride(), strict=True))
     return x.numel() <= MAX_INDEX and farthest <= MAX_INDEX
 
 
-def accumulated_type(x: torch.Tensor) -> torch.dtype:
+def accumulated_type(x: Tensor) -> torch.dtype:
     """The type in which sums of this one are kept."""
     return torch.float32 if x.dtype in HALF else x.dtype
 
 
-def staging(x: torch.Tensor, per_channel: int) -> list[int]:
+def staging(x: Tensor, per_channel: int) -> list[int]:
     """Partial sums and semaphores where the rows are shared among blocks. Source: flexible_launch_configs."""
     channels = x.shape[1]
     rows = x.numel() // channels
@@ -131,7 +158,7 @@ def _power_below(n: int) -> int:
 
 
 @returns(aten.native_batch_norm.default)
-def _native(x: torch.Tensor, *args) -> tuple:
+def _native(x: Tensor, *args: Any) -> tuple[Tensor, ...]:
     """The result lies as the input does. Source: batch_norm_cuda in native/cuda/Normalization.cu."""
     _, *statistics = aten.native_batch_norm.default(x, *args)
     return new_like(x, x.dtype), *statistics
@@ -156,7 +183,7 @@ def native(call: Call) -> None:
         call.allocate_and_free(*(accumulated_type(x).itemsize for parameter in (weight, bias) if parameter is None))
 
 
-def _statistics(call: Call, x: torch.Tensor, output_bytes: int) -> None:
+def _statistics(call: Call, x: Tensor, output_bytes: int) -> None:
     """Of a copy in float32, if bfloat16 is reduced. Source: var_mean_out in aten/src/ATen/native/ReduceOps.cpp."""
     with call.scope():
         if x.dtype == torch.bfloat16:
@@ -167,7 +194,18 @@ def _statistics(call: Call, x: torch.Tensor, output_bytes: int) -> None:
 
 
 @returns(aten.native_batch_norm_backward.default)
-def _native_backward(gradient, x, weight, mean, variance, kept_mean, kept_deviation, training, eps, mask):
+def _native_backward(
+    gradient: Tensor,
+    x: Tensor,
+    weight: Tensor | None,
+    mean: Tensor | None,
+    variance: Tensor | None,
+    kept_mean: Tensor | None,
+    kept_deviation: Tensor | None,
+    training: bool,
+    eps: float,
+    mask: list[bool],
+) -> tuple[Tensor | None, ...]:
     """The input's gradient is contiguous in evaluation and by kernels that read such, else as the input suggests."""
     plain = not training or _is_fused(gradient, x, training, mask) or kernels(x, gradient) == CONTIGUOUS
     of_x = empty_in(torch.contiguous_format if plain else suggested(x), x) if mask[0] else None
@@ -178,7 +216,7 @@ def _native_backward(gradient, x, weight, mean, variance, kept_mean, kept_deviat
     return of_x, *of_weights
 
 
-def _is_fused(gradient: torch.Tensor, x: torch.Tensor, training: bool, mask) -> bool:
+def _is_fused(gradient: Tensor, x: Tensor, training: bool, mask: list[bool]) -> bool:
     """Whether one kernel sums up and takes the gradients. Source: batch_norm_backward_cuda."""
     needs_sums = training or mask[1] or mask[2]
     narrow = is_indexed_by_32_bits(x) and is_indexed_by_32_bits(gradient)
@@ -207,7 +245,7 @@ def native_backward(call: Call) -> None:
     _elementwise_backward(call, gradient, x, weight, training, accumulated)
 
 
-def flat_copies(*tensors: torch.Tensor) -> list[int]:
+def flat_copies(*tensors: Tensor) -> list[int]:
     """Of those in which the positions of a channel do not follow each other at one distance."""
     copied = []
     for x in tensors:
@@ -216,9 +254,9 @@ def flat_copies(*tensors: torch.Tensor) -> list[int]:
     return copied
 
 
-def _sums(call: Call, gradient, x, weight, mask, sum_bytes: int) -> None:
+def _sums(call: Call, gradient: Tensor, x: Tensor, weight: Tensor | None, mask: list[bool], sum_bytes: int) -> None:
     """Two sums a channel, and the parameters' gradients. Source: batch_norm_backward_reduce_cuda."""
-    of_parameters = [g for g in call.result[1:] if isinstance(g, torch.Tensor)]
+    of_parameters = [g for g in call.result[1:] if isinstance(g, Tensor)]
     if has_channels_last(gradient) and has_channels_last(x):
         call.hold(sum_bytes, sum_bytes)
         if weight is not None:
@@ -233,10 +271,12 @@ def _sums(call: Call, gradient, x, weight, mask, sum_bytes: int) -> None:
         call.let_go(copy)
 
 
-def _elementwise_backward(call: Call, gradient, x, weight, training: bool, accumulated: int) -> None:
+def _elementwise_backward(
+    call: Call, gradient: Tensor, x: Tensor, weight: Tensor | None, training: bool, accumulated: int
+) -> None:
     """The input's gradient; without weights a one in their place, where the kernels for any layout run."""
     of_x = call.result[0]
-    if not isinstance(of_x, torch.Tensor):
+    if not isinstance(of_x, Tensor):
         return
     kind = kernels(x, gradient) if training else None
     if kind == CONTIGUOUS:

@@ -1,8 +1,10 @@
 """Products of three tensors summed over dimensions, as nn.Bilinear and its gradients take them: slices, batched."""
 
 import math
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from .registry import decomposed
 
@@ -10,7 +12,16 @@ aten = torch.ops.aten
 
 
 @decomposed(aten._trilinear.default)
-def _trilinear(one, two, three, expand1, expand2, expand3, summed, unroll_dim: int = 1) -> torch.Tensor:
+def _trilinear(
+    one: Tensor,
+    two: Tensor,
+    three: Tensor,
+    expand1: list[int],
+    expand2: list[int],
+    expand3: list[int],
+    summed: list[int],
+    unroll_dim: int = 1,
+) -> Tensor:
     """Slice after slice of one dimension: a product of two tensors, of that with the third, added to the result.
 
     Source: _trilinear in aten/src/ATen/native/Linear.cpp.
@@ -23,9 +34,10 @@ def _trilinear(one, two, three, expand1, expand2, expand3, summed, unroll_dim: i
     first, second = [dim for dim in inner if dim in expand3], [dim for dim in inner if dim not in expand3]
     if one.numel() and two.numel() and three.numel():
         for k in range(sizes[unroll_dim]):
-            slices = [_slice(x, dims, unroll_dim, k) for x, dims in ((one, expand1), (two, expand2), (three, expand3))]
-            part = _summed_product(*slices[:2], first)
-            part = _summed_product(part, slices[2], second)
+            given = (one, expand1), (two, expand2), (three, expand3)
+            left, right, third = (_slice(x, dims, unroll_dim, k) for x, dims in given)
+            part = _summed_product(left, right, first)
+            part = _summed_product(part, third, second)
             (result if unroll_dim in summed else result.narrow(unroll_dim, k, 1)).add_(part)
             del part
     for dim in sorted(summed, reverse=True):
@@ -33,21 +45,21 @@ def _trilinear(one, two, three, expand1, expand2, expand3, summed, unroll_dim: i
     return result
 
 
-def _kind(x: torch.Tensor) -> dict:
+def _kind(x: Tensor) -> dict[str, Any]:
     return {"dtype": x.dtype, "device": x.device}
 
 
-def _expanded(x: torch.Tensor, dims) -> torch.Tensor:
+def _expanded(x: Tensor, dims: list[int]) -> Tensor:
     for dim in sorted(dims):
         x = x.unsqueeze(dim)
     return x
 
 
-def _slice(x: torch.Tensor, expanded, dim: int, k: int) -> torch.Tensor:
+def _slice(x: Tensor, expanded: list[int], dim: int, k: int) -> Tensor:
     return x.narrow(dim, 0 if dim in expanded else k, 1)
 
 
-def _summed_product(left: torch.Tensor, right: torch.Tensor, summed: list[int]) -> torch.Tensor:
+def _summed_product(left: Tensor, right: Tensor, summed: list[int]) -> Tensor:
     """Dimensions of both, of one alone, and those that are summed become those of a batch of matrices.
 
     Left and right change places where the product then lies in the order of its dimensions.
@@ -55,7 +67,9 @@ def _summed_product(left: torch.Tensor, right: torch.Tensor, summed: list[int]) 
     """
     if not summed:
         return left * right
-    both, lefts, rights = [], [], []
+    both: list[int] = []
+    lefts: list[int] = []
+    rights: list[int] = []
     for dim in range(left.dim()):
         in_left, in_right = left.shape[dim] != 1, right.shape[dim] != 1
         if dim in summed:

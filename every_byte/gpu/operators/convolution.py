@@ -5,11 +5,12 @@ cuda/DepthwiseConv2d.cu and DepthwiseConv3d.cu.
 """
 
 import torch
+from torch import Tensor
 
-from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.modes import attached
 
 from .convolution_choice import Backend, Settings, backend_of, order_of
-from .convolution_plans import BACKWARD_DATA, BACKWARD_WEIGHT, FORWARD, how_of, run_plan
+from .convolution_plans import BACKWARD_DATA, BACKWARD_WEIGHT, FORWARD, How, how_of, run_plan
 from .launch.memory_formats import copies_in, empty_in, suggested
 from .launch.units import HALF
 from .reductions import reduce
@@ -18,12 +19,12 @@ from .registry import Call, allocates, contiguous_copies, returns
 aten = torch.ops.aten
 
 
-def _in_two_dims(*tensors: torch.Tensor) -> list[torch.Tensor]:
+def _in_two_dims(*tensors: Tensor) -> list[Tensor]:
     """Tensors of one spatial dimension with a second one of size 1 in front, the others as they are."""
     return [x.unsqueeze(2) if x.dim() == 3 else x for x in tensors]
 
 
-def _without_added(x: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+def _without_added(x: Tensor, like: Tensor) -> Tensor:
     return x.squeeze(2) if like.dim() == 3 else x
 
 
@@ -35,13 +36,23 @@ def _capability() -> tuple[int, int]:
 
 
 @returns(aten.convolution.default)
-def _convolution(x, weight, bias, stride, padding, dilation, transposed, output_padding, groups) -> torch.Tensor:
+def _convolution(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    transposed: bool,
+    output_padding: list[int],
+    groups: int,
+) -> Tensor:
     """With channels last if cuDNN runs it and the input or the weight has them so."""
     result = aten.convolution.default(x, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
-    one, two = _in_two_dims(x.contiguous() if x.dim() == 3 else x, weight)
+    planes, filters = _in_two_dims(x.contiguous() if x.dim() == 3 else x, weight)
     settings = Settings.of(x, stride, dilation, transposed, output_padding, groups)
-    is_cudnn = backend_of(one, two, settings, _capability()) is Backend.CUDNN
-    form = order_of(one, two) if is_cudnn else torch.contiguous_format
+    is_cudnn = backend_of(planes, filters, settings, _capability()) is Backend.CUDNN
+    form = order_of(planes, filters) if is_cudnn else torch.contiguous_format
     shape = _in_two_dims(result)[0].shape
     return _without_added(empty_in(form, x, shape), x)
 
@@ -79,7 +90,7 @@ def convolution(call: Call) -> None:
             attached()[-1].not_modelled("aten::convolution without cuDNN")
 
 
-def _copied(call: Call, form: torch.memory_format, tensor: torch.Tensor) -> torch.Tensor:
+def _copied(call: Call, form: torch.memory_format, tensor: Tensor) -> Tensor:
     """A tensor as a kernel reads it, in this order: a copy is held until the scope ends."""
     call.hold(*copies_in(form, tensor))
     return tensor.contiguous(memory_format=form)
@@ -90,24 +101,36 @@ def _copied(call: Call, form: torch.memory_format, tensor: torch.Tensor) -> torc
 
 @returns(aten.convolution_backward.default)
 def _convolution_backward(
-    gradient, x, weight, sizes, stride, padding, dilation, transposed, output_padding, groups, mask
-):
+    gradient: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    sizes: list[int] | None,
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    transposed: bool,
+    output_padding: list[int],
+    groups: int,
+    mask: list[bool],
+) -> tuple[Tensor | None, ...]:
     """Each gradient in the order in which cuDNN would read it; contiguous by other kernels."""
-    one, two, three = _in_two_dims(x.contiguous() if x.dim() == 3 else x, weight, gradient)
+    planes, filters, of_result = _in_two_dims(x.contiguous() if x.dim() == 3 else x, weight, gradient)
     settings = Settings.of(x, stride, dilation, transposed, output_padding, groups)
     of_x = of_weight = torch.contiguous_format
-    if backend_of(one, two, settings, _capability()) is Backend.CUDNN:
-        one, three = _as_cudnn_reads(one, two, three, transposed, mask)
-        of_x, of_weight = order_of(three, two), order_of(one, three)
+    if backend_of(planes, filters, settings, _capability()) is Backend.CUDNN:
+        planes, of_result = _as_cudnn_reads(planes, filters, of_result, transposed, mask)
+        of_x, of_weight = order_of(of_result, filters), order_of(planes, of_result)
     grads = [
-        _without_added(empty_in(of_x, one), x) if mask[0] else None,
-        _without_added(empty_in(of_weight, two), x) if mask[1] else None,
-        gradient.new_empty(sizes, dtype=_summed(gradient)) if mask[2] else None,
+        _without_added(empty_in(of_x, planes), x) if mask[0] else None,
+        _without_added(empty_in(of_weight, filters), x) if mask[1] else None,
+        gradient.new_empty(sizes, dtype=_summed(gradient)) if mask[2] and sizes is not None else None,
     ]
     return tuple(grads)
 
 
-def _as_cudnn_reads(x: torch.Tensor, weight: torch.Tensor, gradient: torch.Tensor, transposed: bool, mask) -> tuple:
+def _as_cudnn_reads(
+    x: Tensor, weight: Tensor, gradient: Tensor, transposed: bool, mask: list[bool]
+) -> tuple[Tensor, Tensor]:
     """The input in cuDNN's order, if it is read, and the result's gradient in that which the input then suggests."""
     if mask[1]:
         x = x.contiguous(memory_format=order_of(x, weight))
@@ -143,7 +166,9 @@ def convolution_backward(call: Call) -> None:
         _bias_gradient(call, gradient, mask)
 
 
-def _by_cudnn(call: Call, gradient, x, weight, transposed: bool, mask, how: tuple) -> None:
+def _by_cudnn(
+    call: Call, gradient: Tensor, x: Tensor, weight: Tensor, transposed: bool, mask: list[bool], how: How
+) -> None:
     attached()[-1].not_modelled("aten::convolution_backward (cuDNN's workspace)")
     if mask[1]:
         call.hold(*copies_in(order_of(x, weight), x))
@@ -169,7 +194,7 @@ def _by_cudnn(call: Call, gradient, x, weight, transposed: bool, mask, how: tupl
             call.let_go(copy)
 
 
-def _by_channel(call: Call, gradient, x, weight, mask) -> None:
+def _by_channel(call: Call, gradient: Tensor, x: Tensor, weight: Tensor, mask: list[bool]) -> None:
     """Source: conv_depthwise2d_backward_cuda in cuda/DepthwiseConv2d.cu."""
     call.hold(*contiguous_copies(gradient))
     if mask[1]:
@@ -182,9 +207,9 @@ def _by_channel(call: Call, gradient, x, weight, mask) -> None:
         call.allocate_and_free(*contiguous_copies(weight))
 
 
-def _by_depth(call: Call, gradient, x, weight, mask) -> None:
+def _by_depth(call: Call, gradient: Tensor, x: Tensor, weight: Tensor, mask: list[bool]) -> None:
     """Source: conv_depthwise3d_backward_cuda in cuda/DepthwiseConv3d.cu."""
-    call.place(*(g for g in call.result[:2] if isinstance(g, torch.Tensor)))
+    call.place(*(g for g in call.result[:2] if isinstance(g, Tensor)))
     call.hold(*contiguous_copies(gradient))
     if mask[0]:
         call.allocate_and_free(*contiguous_copies(weight))
@@ -193,13 +218,13 @@ def _by_depth(call: Call, gradient, x, weight, mask) -> None:
     _bias_gradient(call, gradient, mask)
 
 
-def _summed(gradient: torch.Tensor) -> torch.dtype:
+def _summed(gradient: Tensor) -> torch.dtype:
     """A sum's type: under autocast, which holds in a backward that is called under it, float32."""
     half = gradient.dtype in HALF and torch.is_autocast_enabled("cuda")
     return torch.float32 if half else gradient.dtype
 
 
-def _bias_gradient(call: Call, gradient: torch.Tensor, mask) -> None:
+def _bias_gradient(call: Call, gradient: Tensor, mask: list[bool]) -> None:
     if mask[2]:
         call.place(call.result[2])
         dims = {dim for dim in range(gradient.dim()) if dim != 1}

@@ -3,10 +3,12 @@
 Source: aten/src/ATen/native/Convolution.cpp and ConvUtils.h.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 import torch
+from torch import Tensor
 
 from .launch.memory_formats import suggested
 
@@ -35,11 +37,19 @@ class Settings:
     groups: int
 
     @classmethod
-    def of(cls, x: torch.Tensor, stride, dilation, transposed: bool, output_padding, groups: int) -> "Settings":
+    def of(
+        cls,
+        x: Tensor,
+        stride: Sequence[int],
+        dilation: Sequence[int],
+        transposed: bool,
+        output_padding: Sequence[int],
+        groups: int,
+    ) -> "Settings":
         """From what the operator is given: one number for all dimensions, or one for each."""
         n_dims = x.dim() - 2
 
-        def each(values, added: int) -> tuple[int, ...]:
+        def each(values: Sequence[int], added: int) -> tuple[int, ...]:
             values = tuple(values) * (n_dims if len(values) == 1 else 1)
             return (added, *values) if n_dims == 1 else values
 
@@ -51,7 +61,7 @@ class Settings:
         return any(n != 1 for n in self.dilation)
 
 
-def order_of(x: torch.Tensor, weight: torch.Tensor) -> torch.memory_format:
+def order_of(x: Tensor, weight: Tensor) -> torch.memory_format:
     """Channels last if one of both has them so. Source: cudnn_conv_suggest_memory_format in native/ConvUtils.h."""
     if torch.float64 in (x.dtype, weight.dtype):
         return torch.contiguous_format
@@ -59,7 +69,7 @@ def order_of(x: torch.Tensor, weight: torch.Tensor) -> torch.memory_format:
     return orders.pop() if orders else torch.contiguous_format
 
 
-def backend_of(x: torch.Tensor, weight: torch.Tensor, settings: Settings, capability: tuple[int, int]) -> Backend:
+def backend_of(x: Tensor, weight: Tensor, settings: Settings, capability: tuple[int, int]) -> Backend:
     """What runs it. Source: _select_conv_backend in Convolution.cpp."""
     if len(x) == 0 or x.shape[1] == 0:
         return Backend.EMPTY
@@ -72,7 +82,7 @@ def backend_of(x: torch.Tensor, weight: torch.Tensor, settings: Settings, capabi
     return Backend.CUDNN if cudnn else Backend.UNFOLDED
 
 
-def _takes_cudnn(x: torch.Tensor, weight: torch.Tensor, settings: Settings, capability: tuple[int, int]) -> bool:
+def _takes_cudnn(x: Tensor, weight: Tensor, settings: Settings, capability: tuple[int, int]) -> bool:
     if not torch.backends.cudnn.enabled or x.numel() // len(x) > MAX_INDEX:
         return False
     if torch.bfloat16 in (x.dtype, weight.dtype) and capability < (8, 0):
@@ -83,7 +93,7 @@ def _takes_cudnn(x: torch.Tensor, weight: torch.Tensor, settings: Settings, capa
     return not any(padding >= stride for padding, stride in zip(settings.output_padding, settings.stride, strict=True))
 
 
-def _is_fast_depthwise(x: torch.Tensor, weight: torch.Tensor, settings: Settings) -> bool:
+def _is_fast_depthwise(x: Tensor, weight: Tensor, settings: Settings) -> bool:
     """Source: use_cudnn_depthwise and check_cudnn_depthwise_workload_with_filter in Convolution.cpp."""
     if x.dtype != torch.float16 or weight.dtype != torch.float16 or x.dim() != 4 or settings.is_dilated:
         return False

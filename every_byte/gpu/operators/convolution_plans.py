@@ -5,11 +5,15 @@ Source: run_single_conv, CacheKey and getAlignment in aten/src/ATen/native/cudnn
 """
 
 import threading
+from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
 import torch
+from torch import Tensor
 
-from every_byte.gpu.memory.attachment import attached, this_thread
+from every_byte.gpu.memory.attachment import this_thread
+from every_byte.gpu.memory.modes import attached
+from every_byte.gpu.memory.physical import offset_of
 from every_byte.gpu.memory.storages import Memory
 
 from .convolution_choice import Settings
@@ -18,7 +22,11 @@ from .registry import Call
 
 FORWARD, BACKWARD_DATA, BACKWARD_WEIGHT = "forward", "backward data", "backward weight"
 _COARSEST = 32
-_plans: WeakKeyDictionary[Memory, dict[str | int, set[tuple]]] = WeakKeyDictionary()
+
+How = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], int]
+"""Padding, stride, dilation and groups of a convolution."""
+
+_plans: WeakKeyDictionary[Memory, dict[str | int, set[tuple[object, ...]]]] = WeakKeyDictionary()
 """What has run on each GPU: by the thread that keeps the plan."""
 _EMPTIES = "get_conv_benchmark_empty_cache"
 _UNKNOWN = (
@@ -27,11 +35,11 @@ _UNKNOWN = (
 )
 
 
-def run_plan(call: Call, operation: str, x: torch.Tensor, y: torch.Tensor, weight: torch.Tensor, how: tuple) -> None:
+def run_plan(call: Call, operation: str, x: Tensor, y: Tensor, weight: Tensor, how: How) -> None:
     """Run one of cuDNN's three convolutions, where `x` and `y` are what a forward one would read and write.
 
     The kernel that was taken for this thread, this kind of tensors and these settings stays, whether it was tried or
-    not. `how` is padding, stride, dilation and groups.
+    not.
     """
     plans = _plans.setdefault(call.memory, {}).setdefault(_thread(), set())
     key = (operation, *_kind(x, y, weight), *how, *_settings())
@@ -50,10 +58,10 @@ def forget_thread(memory: Memory) -> None:
     _plans.get(memory, {}).pop(threading.get_ident(), None)
 
 
-def how_of(settings: Settings, padding, n_dims: int) -> tuple:
+def how_of(settings: Settings, padding: Sequence[int], n_dims: int) -> How:
     """What of a convolution's arguments tells its plan from others."""
-    padding = tuple(padding) * ((n_dims - 2) if len(padding) == 1 else 1)
-    return padding, settings.stride, settings.dilation, settings.groups
+    of_each = tuple(padding) * ((n_dims - 2) if len(padding) == 1 else 1)
+    return of_each, settings.stride, settings.dilation, settings.groups
 
 
 def _thread() -> str | int:
@@ -62,17 +70,17 @@ def _thread() -> str | int:
     return "forward" if this_thread.modes else threading.get_ident()
 
 
-def _kind(x: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> tuple:
+def _kind(x: Tensor, y: Tensor, weight: Tensor) -> tuple[object, ...]:
     starts = (_alignment(x), _alignment(y), _alignment(weight))
     return x.dtype, x.shape, suggested(x), weight.shape, starts
 
 
-def _alignment(x: torch.Tensor) -> int:
+def _alignment(x: Tensor) -> int:
     """At a multiple of how many bytes it begins, up to 32; blocks begin at multiples of 512."""
-    start = x.storage_offset() * x.element_size()
+    start = offset_of(x) * x.element_size()
     return min(_COARSEST, start & -start) if start else _COARSEST
 
 
-def _settings() -> tuple:
+def _settings() -> tuple[bool, bool]:
     cudnn = torch.backends.cudnn
     return cudnn.deterministic or torch.are_deterministic_algorithms_enabled(), cudnn.allow_tf32

@@ -1,16 +1,32 @@
 """The second gradient of a convolution: convolutions of tensors that CUDA, unlike meta, makes contiguous first."""
 
 import torch
+from torch import Tensor
 
 from .registry import composite
 
 aten = torch.ops.aten
 
+_Lengths = tuple[int, ...]
+"""A number for each dimension of a kernel."""
+
 
 @composite(aten._convolution_double_backward.default)
 def _convolution_double_backward(
-    of_x, of_weight, of_bias, gradient, weight, x, stride, padding, dilation, transposed, output_padding, groups, mask
-) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
+    of_x: Tensor | None,
+    of_weight: Tensor | None,
+    of_bias: Tensor | None,
+    gradient: Tensor,
+    weight: Tensor,
+    x: Tensor,
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    transposed: bool,
+    output_padding: list[int],
+    groups: int,
+    mask: list[bool],
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """The gradients of the result's gradient, of the input and of the weight.
 
     The contiguous copies of weights live to the end. Source: _convolution_double_backward in native/Convolution.cpp.
@@ -18,8 +34,8 @@ def _convolution_double_backward(
     if not transposed and x.dim() > 4:
         groups = x.shape[1] // weight.shape[1] if weight.shape[1] else -1
     n_dims = weight.dim() - 2
-    each = [tuple(values) * (n_dims if len(values) == 1 else 1) for values in (stride, padding, dilation)]
-    added = tuple(output_padding) * (n_dims if len(output_padding) == 1 else 1)
+    each = _each(stride, n_dims), _each(padding, n_dims), _each(dilation, n_dims)
+    added = _each(output_padding, n_dims)
     rest = transposed, added, groups
     of_gradient = None
     if x.numel() and of_x is not None:
@@ -42,11 +58,25 @@ def _convolution_double_backward(
     return of_gradient, first, again
 
 
-def _sum(one: torch.Tensor | None, other: torch.Tensor) -> torch.Tensor:
+def _each(lengths: list[int], n_dims: int) -> _Lengths:
+    return tuple(lengths) * (n_dims if len(lengths) == 1 else 1)
+
+
+def _sum(one: Tensor | None, other: Tensor) -> Tensor:
     return other if one is None else one + other
 
 
-def _of_weight(of_x, gradient, weight, stride, padding, dilation, transposed, added, groups) -> torch.Tensor:
+def _of_weight(
+    of_x: Tensor,
+    gradient: Tensor,
+    weight: Tensor,
+    stride: _Lengths,
+    padding: _Lengths,
+    dilation: _Lengths,
+    transposed: bool,
+    added: _Lengths,
+    groups: int,
+) -> Tensor:
     """With input and batch exchanged, a convolution for each group; its kernel is the gradient."""
     settings = dilation, padding, stride, False, added, 1
     gradient, of_x = gradient.transpose(0, 1), of_x.transpose(0, 1)
@@ -61,14 +91,22 @@ def _of_weight(of_x, gradient, weight, stride, padding, dilation, transposed, ad
     return _narrowed(whole.transpose(0, 1), weight)
 
 
-def _narrowed(x: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+def _narrowed(x: Tensor, like: Tensor) -> Tensor:
     for dim in range(2, x.dim()):
         if x.shape[dim] > like.shape[dim]:
             x = x.narrow(dim, 0, like.shape[dim])
     return x
 
 
-def _left_over(x, weight, gradient, stride, padding, dilation, added) -> tuple[int, ...]:
+def _left_over(
+    x: Tensor,
+    weight: Tensor,
+    gradient: Tensor,
+    stride: _Lengths,
+    padding: _Lengths,
+    dilation: _Lengths,
+    added: _Lengths,
+) -> tuple[int, ...]:
     """How many of the input's last elements no kernel has read."""
     result = list(added)
     for i, (size, kernel, steps) in enumerate(zip(x.shape[2:], weight.shape[2:], gradient.shape[2:], strict=True)):

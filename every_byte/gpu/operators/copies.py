@@ -6,6 +6,7 @@ Source: copy_requires_temporaries and copy_kernel_cuda in aten/src/ATen/native/c
 """
 
 import torch
+from torch import Tensor
 
 from .launch.tensor_iterator import is_dense
 from .registry import Call, allocates, outputs_alone
@@ -15,7 +16,7 @@ aten = torch.ops.aten
 outputs_alone("_to_copy copy_")
 
 
-def stages(target: torch.Tensor, source: torch.Tensor, non_blocking: bool) -> list[int]:
+def stages(target: Tensor, source: Tensor, non_blocking: bool) -> list[int]:
     """The sizes of the temporaries on the GPU while `source` is copied into `target`, one of them on the CPU."""
     if target.is_meta == source.is_meta or target.numel() == 0:
         return []
@@ -41,7 +42,7 @@ def stages(target: torch.Tensor, source: torch.Tensor, non_blocking: bool) -> li
     return sizes
 
 
-def _lie_alike(one: torch.Tensor, other: torch.Tensor) -> bool:
+def _lie_alike(one: Tensor, other: Tensor) -> bool:
     if one.numel() == 1 or (one.is_contiguous() and other.is_contiguous()):
         return True
     return one.stride() == other.stride() and is_dense(one)

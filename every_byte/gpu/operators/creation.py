@@ -1,14 +1,18 @@
 """Operators that make tensors: filled, drawn at random, joined of others; and those that move elements about."""
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import torch
+from torch import Tensor
+from torch._ops import OpOverload
 
-from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.modes import attached
 
 from .launch import cub
 from .launch.units import HALF, INDEX_BYTES
-from .registry import Call, allocates, decomposed, outputs_alone, resized, returns
+from .registry import Call, Number, allocates, decomposed, outputs_alone, resized, returns
 
 aten = torch.ops.aten
 
@@ -23,15 +27,16 @@ resized(aten.eye.default, aten.eye.m)
 
 
 @returns(aten.normal_.default)
-def _normal_(x: torch.Tensor, mean: float = 0.0, std: float = 1.0, **options) -> torch.Tensor:
+def _normal_(x: Tensor, mean: float = 0.0, std: float = 1.0, **options: Any) -> Tensor:
     """The tensor itself."""
     if x.dtype.is_floating_point and std >= 0:
         return x
-    return aten.normal_.default(x, mean, std, **options)
+    result: Tensor = aten.normal_.default(x, mean, std, **options)
+    return result
 
 
-def _triangle_(operator: torch._ops.OpOverload):
-    def kernel(x: torch.Tensor, diagonal: int = 0) -> torch.Tensor:
+def _triangle_(operator: OpOverload) -> Callable[..., Tensor]:
+    def kernel(x: Tensor, diagonal: int = 0) -> Tensor:
         """The tensor itself."""
         return x if x.dim() >= 2 else operator(x, diagonal)
 
@@ -61,13 +66,13 @@ def draws_around_tensor(call: Call) -> None:
 
 
 @decomposed(aten.normal.Tensor_Tensor, aten.normal.float_Tensor)
-def _normal_by_deviations(mean: torch.Tensor | float, std: torch.Tensor, generator=None) -> torch.Tensor:
+def _normal_by_deviations(mean: Tensor | float, std: Tensor, generator: torch.Generator | None = None) -> Tensor:
     """The least of the standard deviations is looked at before the result is made, and again after.
 
     Source: CHECK_NORMAL_TENSOR_STD and normal_out_impl in aten/src/ATen/native/DistributionTemplates.h.
     """
     _look_at_least(std)
-    if isinstance(mean, torch.Tensor):
+    if isinstance(mean, Tensor):
         drawn = torch.empty(torch.broadcast_shapes(mean.shape, std.shape), dtype=mean.dtype, device=std.device)
         _look_at_least(std)
     else:
@@ -77,13 +82,13 @@ def _normal_by_deviations(mean: torch.Tensor | float, std: torch.Tensor, generat
     return drawn
 
 
-def _look_at_least(std: torch.Tensor) -> None:
+def _look_at_least(std: Tensor) -> None:
     if std.numel():
         least = std.min()
         least.ge(0)
 
 
-def new_like(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+def new_like(x: Tensor, dtype: torch.dtype) -> Tensor:
     """A new tensor that lies as this one does."""
     if not x.is_contiguous():
         return torch.empty_like(x, dtype=dtype)
@@ -91,17 +96,18 @@ def new_like(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 
 @returns(aten.empty_like.default)
-def _empty_like(x: torch.Tensor, **options) -> torch.Tensor:
+def _empty_like(x: Tensor, **options: Any) -> Tensor:
     """With the strides of a tensor without gaps, those of dimensions of size 1 too."""
     if x.is_meta and x.layout == torch.strided and x.is_contiguous():
         wishes = {name for name, wish in options.items() if wish not in (None, False, torch.preserve_format)}
         if not wishes:
             return new_like(x, x.dtype)
-    return aten.empty_like.default(x, **options)
+    result: Tensor = aten.empty_like.default(x, **options)
+    return result
 
 
-def _filled_like(operator: torch._ops.OpOverload):
-    def kernel(x: torch.Tensor, **options) -> torch.Tensor:
+def _filled_like(operator: OpOverload) -> Callable[..., Tensor]:
+    def kernel(x: Tensor, **options: Any) -> Tensor:
         """As `zeros_like` lies, in dimensions of size 1, too. Source: aten/src/ATen/native/TensorFactories.cpp."""
         wishes = {name for name, wish in options.items() if wish not in (None, False, torch.preserve_format)}
         can_be = operator is aten.ones_like.default or x.dtype.is_floating_point
@@ -116,14 +122,15 @@ for _operator in (aten.ones_like.default, aten.rand_like.default, aten.randn_lik
 
 
 @returns(aten.zeros_like.default)
-def _zeros_like(x: torch.Tensor, **options) -> torch.Tensor:
+def _zeros_like(x: Tensor, **options: Any) -> Tensor:
     wishes = {name: wish for name, wish in options.items() if wish not in (None, False, torch.preserve_format)}
     if wishes.keys() <= {"dtype"} and x.is_meta and x.layout == torch.strided:
         return new_like(x, wishes.get("dtype", x.dtype))
-    return aten.zeros_like.default(x, **options)
+    result: Tensor = aten.zeros_like.default(x, **options)
+    return result
 
 
-def check_value(value, dtype: torch.dtype) -> None:
+def check_value(value: Number, dtype: torch.dtype) -> None:
     """A number that fills is converted to the tensor's type; on meta PyTorch does not look whether it can be.
 
     Raises: RuntimeError for a finite number beyond the largest of that type.
@@ -139,7 +146,7 @@ def check_value(value, dtype: torch.dtype) -> None:
         )
 
 
-def check_filling(value, result: torch.Tensor, given: torch.Tensor | None = None) -> torch.Tensor:
+def check_filling(value: Number, result: Tensor, given: Tensor | None = None) -> Tensor:
     """The result, if the number fits its type; CUDA finds out with the result in hand, unless it is what was given."""
     try:
         check_value(value, result.dtype)
@@ -150,8 +157,8 @@ def check_filling(value, result: torch.Tensor, given: torch.Tensor | None = None
     return result
 
 
-def _filling(operator: torch._ops.OpOverload, place: int):
-    def kernel(*args, **options):
+def _filling(operator: OpOverload, place: int) -> Callable[..., Tensor]:
+    def kernel(*args: Any, **options: Any) -> Tensor:
         """PyTorch's own result, if its number, in this place, fits."""
         value = args[place] if len(args) > place else options.get(operator._schema.arguments[place].name, 0)
         return check_filling(value or 0, operator(*args, **options), args[0])
@@ -170,27 +177,30 @@ for _operator, _place in {
 
 
 @returns(aten.cat.default)
-def _cat(tensors: list[torch.Tensor], dim: int = 0) -> torch.Tensor:
+def _cat(tensors: list[Tensor], dim: int = 0) -> Tensor:
     first = tensors[0] if tensors else None
     if first is None or not -first.dim() <= dim < first.dim() or _may_be_channels_last(first):
-        return aten.cat.default(tensors, dim)
+        result: Tensor = aten.cat.default(tensors, dim)
+        return result
     if not all(x.dtype == first.dtype and x.dim() == first.dim() for x in tensors):
-        return aten.cat.default(tensors, dim)
+        result = aten.cat.default(tensors, dim)
+        return result
     sizes = [list(x.shape) for x in tensors]
     lengths = [size.pop(dim) for size in sizes]
     if any(size != sizes[0] for size in sizes):
-        return aten.cat.default(tensors, dim)
+        result = aten.cat.default(tensors, dim)
+        return result
     shape = list(first.shape)
     shape[dim] = sum(lengths)
     return first.new_empty(shape)
 
 
-def _may_be_channels_last(x: torch.Tensor) -> bool:
+def _may_be_channels_last(x: Tensor) -> bool:
     """Whether it may be channels last; a result is only if all of its tensors are, and one that is not settles it."""
     return x.dim() > 3 and x.stride(1) <= x.stride(-1)
 
 
-def _kaiser_window(n: int, periodic: bool = True, beta: float = 12.0, **options) -> torch.Tensor:
+def _kaiser_window(n: int, periodic: bool = True, beta: float = 12.0, **options: Any) -> Tensor:
     """Positions first, then the window: of one more than asked for, where it is periodic.
 
     Source: kaiser_window in aten/src/ATen/native/TensorFactories.cpp.
@@ -208,7 +218,7 @@ decomposed(aten.kaiser_window.default, aten.kaiser_window.periodic, aten.kaiser_
 
 
 @decomposed(aten.randperm.generator_out)
-def _randperm(n: int, *, generator=None, out: torch.Tensor) -> torch.Tensor:
+def _randperm(n: int, *, generator: torch.Generator | None = None, out: Tensor) -> Tensor:
     """A number that is tried for its type, positions, and random keys by which these are sorted, as wide as they must.
 
     Source: randperm_out_cuda in aten/src/ATen/native/cuda/Randperm.cu.
@@ -229,7 +239,7 @@ def _randperm(n: int, *, generator=None, out: torch.Tensor) -> torch.Tensor:
 
 
 @decomposed(aten.multinomial.default)
-def _multinomial(x: torch.Tensor, n: int, replacement: bool = False, *, generator=None) -> torch.Tensor:
+def _multinomial(x: Tensor, n: int, replacement: bool = False, *, generator: torch.Generator | None = None) -> Tensor:
     """The probabilities are looked at; then each is divided by a random number, and the largest quotients win.
 
     Draws of several with replacement look for random numbers among running sums.
@@ -262,7 +272,7 @@ def _multinomial(x: torch.Tensor, n: int, replacement: bool = False, *, generato
     return drawn
 
 
-def _looked_at(x: torch.Tensor, looks_twice: bool) -> tuple[torch.Tensor, ...]:
+def _looked_at(x: Tensor, looks_twice: bool) -> tuple[Tensor, ...]:
     """Whether all probabilities are finite and none is negative; behind it what lives as long."""
     if not looks_twice:
         least, largest = torch.aminmax(x)

@@ -1,6 +1,7 @@
 """Distances between vectors, places among sorted numbers, counts in bins, and grids that say where to sample."""
 
 import torch
+from torch import Tensor
 
 from .launch.memory_formats import copies_in
 from .registry import (
@@ -26,7 +27,7 @@ resized(aten._pdist_forward.default)
 
 
 @decomposed(aten._euclidean_dist.default)
-def _euclidean_dist(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+def _euclidean_dist(x: Tensor, y: Tensor) -> Tensor:
     """One product of matrices: of -2x, its squared norm and ones with y, ones and its squared norm.
 
     Source: _euclidean_dist in aten/src/ATen/native/Distance.cpp.
@@ -41,7 +42,7 @@ def _euclidean_dist(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return left.matmul(right.mT).clamp_min_(0).sqrt_()
 
 
-def _norm_and_ones(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _norm_and_ones(x: Tensor) -> tuple[Tensor, Tensor]:
     squares = x.pow(2)
     norm = squares.sum(-1, True)
     del squares
@@ -49,12 +50,13 @@ def _norm_and_ones(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 @decomposed(aten.dist.default)
-def _dist(x: torch.Tensor, y: torch.Tensor, p: float = 2) -> torch.Tensor:
+def _dist(x: Tensor, y: Tensor, p: float = 2) -> Tensor:
     """The norm of the difference. Source: as above."""
-    return torch.ops.aten.norm.Scalar(x - y, p)
+    result: Tensor = torch.ops.aten.norm.Scalar(x - y, p)
+    return result
 
 
-def _of_one_batch(*sets: torch.Tensor) -> list[torch.Tensor]:
+def _of_one_batch(*sets: Tensor) -> list[Tensor]:
     """Sets of vectors, expanded to the batch that they have in common."""
     batch = torch.broadcast_shapes(*(x.shape[:-2] for x in sets))
     return [x.expand(*batch, *x.shape[-2:]) for x in sets]
@@ -108,10 +110,11 @@ def searchsorted(call: Call) -> None:
 @allocates(aten.bucketize.Tensor)
 def bucketize(call: Call) -> None:
     """As above."""
-    _look_up(call, *call.args[:2], None)
+    x, boundaries = call.args[:2]
+    _look_up(call, x, boundaries, None)
 
 
-def _look_up(call: Call, x: torch.Tensor, numbers: torch.Tensor, sorter: torch.Tensor | None) -> None:
+def _look_up(call: Call, x: Tensor, numbers: Tensor, sorter: Tensor | None) -> None:
     call.place_resized(call.result)
     call.hold(*copies_in(torch.contiguous_format, x, numbers, sorter))
     common = torch.result_type(x, numbers)
@@ -119,18 +122,20 @@ def _look_up(call: Call, x: torch.Tensor, numbers: torch.Tensor, sorter: torch.T
 
 
 @composite(aten.grid_sampler.default)
-def _grid_sampler(x: torch.Tensor, grid: torch.Tensor, interpolation: int, padding: int, align_corners: bool):
+def _grid_sampler(x: Tensor, grid: Tensor, interpolation: int, padding: int, align_corners: bool) -> Tensor:
     """By cuDNN what it knows; it works in no memory that PyTorch would give it.
 
     Source: grid_sampler and cond_cudnn_grid_sampler in aten/src/ATen/native/GridSampler.cpp and GridSamplerUtils.h.
     """
     is_bilinear = interpolation == padding == 0 and align_corners
     if is_bilinear and x.dim() == grid.dim() == 4 and x.shape[1] <= MOST_CHANNELS and _is_for_cudnn(x, grid):
-        return aten.cudnn_grid_sampler.default(x, grid)
-    return as_pytorch_does(aten.grid_sampler.default, x, grid, interpolation, padding, align_corners)
+        result: Tensor = aten.cudnn_grid_sampler.default(x, grid)
+        return result
+    result = as_pytorch_does(aten.grid_sampler.default, x, grid, interpolation, padding, align_corners)
+    return result
 
 
-def _is_for_cudnn(*tensors: torch.Tensor) -> bool:
+def _is_for_cudnn(*tensors: Tensor) -> bool:
     """Source: cudnn_is_acceptable in aten/src/ATen/native/Convolution.cpp; canUse32BitIndexMath."""
     known = torch.float16, torch.float32, torch.float64
     fits = all(x.dtype in known and 0 < x.numel() < 2**31 for x in tensors)
@@ -138,12 +143,12 @@ def _is_for_cudnn(*tensors: torch.Tensor) -> bool:
 
 
 @returns(aten.cudnn_grid_sampler.default)
-def _cudnn_grid_sampler(x: torch.Tensor, grid: torch.Tensor) -> torch.Tensor:
+def _cudnn_grid_sampler(x: Tensor, grid: Tensor) -> Tensor:
     return x.new_empty((*x.shape[:2], *grid.shape[1:3]))
 
 
 @returns(aten.cudnn_grid_sampler_backward.default)
-def _cudnn_grid_sampler_backward(x: torch.Tensor, grid: torch.Tensor, gradient: torch.Tensor):
+def _cudnn_grid_sampler_backward(x: Tensor, grid: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
     return x.new_empty(x.shape), x.new_empty(grid.shape)
 
 
@@ -155,7 +160,7 @@ def cudnn_grid_sampler(call: Call) -> None:
 
 
 @decomposed(aten.affine_grid_generator.default)
-def _affine_grid(theta: torch.Tensor, size: list[int], align_corners: bool) -> torch.Tensor:
+def _affine_grid(theta: Tensor, size: list[int], align_corners: bool) -> Tensor:
     """Each place's coordinates and a one, times the matrix. Source: AffineGridGenerator.cpp in aten/src/ATen/native."""
     n, _, *lengths = size
     n_dims = len(lengths)
@@ -169,7 +174,7 @@ def _affine_grid(theta: torch.Tensor, size: list[int], align_corners: bool) -> t
     return grid.view(n, *lengths, n_dims)
 
 
-def _steps(theta: torch.Tensor, n: int, align_corners: bool) -> torch.Tensor:
+def _steps(theta: Tensor, n: int, align_corners: bool) -> Tensor:
     """From -1 to 1, to the corners' middles or to their edges. Source: linspace_from_neg_one."""
     if n <= 1:
         return theta.new_zeros(())

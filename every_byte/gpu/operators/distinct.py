@@ -1,26 +1,37 @@
 """Sets of values: distinct ones, how often each comes, repetitions, as many as known values say; and what is in one."""
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
+from torch import Tensor
+from torch._ops import OpOverload
 
 from every_byte.gpu.known.evaluation import on_the_cpu
 from every_byte.gpu.known.noting import note
 from every_byte.gpu.known.reading import known_values, read
-from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.modes import attached
 
 from .launch import cub
 from .launch.units import INDEX_BYTES
 from .reductions import reduce
-from .registry import Call, allocates, contiguous_copies, decomposed, returns
+from .registry import Call, Number, allocates, contiguous_copies, decomposed, returns
 
 aten = torch.ops.aten
 
 
-def _known(operator: torch._ops.OpOverload):
+def _values(x: Tensor) -> Tensor:
+    values = known_values(x)
+    assert values is not None, "dispatch/values.py refuses what is not known"
+    return values
+
+
+def _known(operator: OpOverload) -> Callable[..., tuple[Tensor, ...]]:
     """What is returned: tensors as large as on the CPU, where the values are."""
 
-    def kernel(x: torch.Tensor, *args, **kwargs):
+    def kernel(x: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
         with on_the_cpu():
-            results = operator(known_values(x), *args, **kwargs)
+            results = operator(_values(x), *args, **kwargs)
         return tuple(torch.empty_like(result, device="meta") for result in results)
 
     return kernel
@@ -36,9 +47,9 @@ for _operator in (
 
 
 @returns(aten.bincount.default)
-def _bincount(x: torch.Tensor, weights: torch.Tensor | None = None, minlength: int = 0) -> torch.Tensor:
+def _bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
     """A bin for each number up to the largest; weights are added up in their type, or in float64."""
-    n_bins = max(int(known_values(x).max()) + 1 if x.numel() else 0, minlength)
+    n_bins = max(int(_values(x).max()) + 1 if x.numel() else 0, minlength)
     dtype = torch.int64 if weights is None else weights.dtype if weights.dtype is torch.float32 else torch.float64
     return x.new_empty(n_bins, dtype=dtype)
 
@@ -62,7 +73,7 @@ def bincount(call: Call) -> None:
     call.place_all()
 
 
-def _find(call: Call, x: torch.Tensor, *extremes: int) -> None:
+def _find(call: Call, x: Tensor, *extremes: int) -> None:
     """Take so many extremes of these sizes, and what is needed to find them at once."""
     call.hold(*extremes)
     with call.scope():
@@ -71,9 +82,9 @@ def _find(call: Call, x: torch.Tensor, *extremes: int) -> None:
 
 
 @returns(aten.repeat_interleave.Tensor)
-def _repeat_interleave(repeats: torch.Tensor, *, output_size: int | None = None) -> torch.Tensor:
+def _repeat_interleave(repeats: Tensor, *, output_size: int | None = None) -> Tensor:
     """Which element stands at each place."""
-    return repeats.new_empty(int(known_values(repeats).sum()) if output_size is None else output_size)
+    return repeats.new_empty(int(_values(repeats).sum()) if output_size is None else output_size)
 
 
 @allocates(aten.repeat_interleave.Tensor)
@@ -99,7 +110,7 @@ def repeat_interleave(call: Call) -> None:
 
 
 @decomposed(aten.allclose.default)
-def _allclose(x: torch.Tensor, y: torch.Tensor, rtol=1e-05, atol=1e-08, equal_nan: bool = False) -> bool:
+def _allclose(x: Tensor, y: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
     """Whether all numbers are close; where that is not known they are, as those of `torch.equal` are alike.
 
     Source: allclose in aten/src/ATen/native/TensorCompare.cpp.
@@ -111,26 +122,24 @@ def _allclose(x: torch.Tensor, y: torch.Tensor, rtol=1e-05, atol=1e-08, equal_na
 
 
 @decomposed(aten.isin.Tensor_Scalar)
-def _is_number(elements: torch.Tensor, number, *, assume_unique: bool = False, invert: bool = False) -> torch.Tensor:
+def _is_number(elements: Tensor, number: Number, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
     return elements.ne(number) if invert else elements.eq(number)
 
 
 @decomposed(aten.isin.Tensor_Tensor)
-def _isin(
-    elements: torch.Tensor, tests: torch.Tensor, *, assume_unique: bool = False, invert: bool = False
-) -> torch.Tensor:
+def _isin(elements: Tensor, tests: Tensor, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
     """Each element is compared with each of a few; for many they are sorted, which is not known.
 
     Source: isin_Tensor_Tensor_out in native/TensorCompare.cpp, isin_default_kernel_gpu in its namesake in cuda.
     """
-    found = elements.new_empty(elements.shape, dtype=torch.bool)
+    result = elements.new_empty(elements.shape, dtype=torch.bool)
     if elements.numel() == 0:
-        return found
+        return result
     if tests.numel() >= int(10 * elements.numel() ** 0.145):
         attached()[-1].not_modelled("aten::isin of many")
-        note(aten.isin.Tensor_Tensor, (elements, tests), {"invert": invert}, found, True)
-        return found
+        note(aten.isin.Tensor_Tensor, (elements, tests), {"invert": invert}, result, True)
+        return result
     tests = tests.view([1] * elements.dim() + [-1])
     elements = elements.unsqueeze(-1)
-    found.copy_(elements.ne(tests).all(-1) if invert else elements.eq(tests).any(-1))
-    return found
+    result.copy_(elements.ne(tests).all(-1) if invert else elements.eq(tests).any(-1))
+    return result

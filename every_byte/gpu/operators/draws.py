@@ -3,7 +3,10 @@
 Source: aten/src/ATen/native/cuda/Distributions.cpp.
 """
 
+from typing import Any
+
 import torch
+from torch import Tensor
 
 from .reductions import reduce
 from .registry import Call, allocates, outputs_alone, returns
@@ -17,7 +20,7 @@ outputs_alone("_standard_gamma _standard_gamma_grad _dirichlet_grad binomial")
     aten._standard_gamma.default, aten._sample_dirichlet.default, aten.binomial.default,
     aten._standard_gamma_grad.default, aten._dirichlet_grad.default,
 )  # fmt: skip
-def _draw(parameter, *_others, generator=None):
+def _draw(parameter: Tensor, *_others: Any, generator: torch.Generator | None = None) -> Tensor:
     """A result that lies together, however the parameter does."""
     return parameter.new_empty(parameter.shape)
 

@@ -4,9 +4,15 @@ On meta tensors PyTorch's own way is slow, and differs from CUDA's where half ty
 gradient of a sum.
 """
 
-import torch
+from collections.abc import Callable
+from typing import Any
 
-from every_byte.gpu.memory.attachment import attached
+import torch
+from torch import Tensor
+from torch._ops import OpOverload
+
+from every_byte.gpu.memory.calls import Args, Kwargs
+from every_byte.gpu.memory.modes import attached
 from every_byte.gpu.memory.records import RECORDS
 from every_byte.ledger.deep_graphs import running_node
 
@@ -15,6 +21,7 @@ from .launch.memory_formats import fresh
 from .launch.tensor_iterator import broadcast_shape, result_strides
 from .registry import (
     Call,
+    Number,
     allocates,
     as_pytorch_does,
     composite,
@@ -58,19 +65,19 @@ _FLOATING_ONLY = frozenset("gelu silu mish elu leaky_relu softplus hardswish har
 _PROMOTE = frozenset("add sub mul div".split())  # take operands of two types
 
 
-def refuse_integers(x: torch.Tensor, name: str) -> None:
+def refuse_integers(x: Tensor, name: str) -> None:
     """What CUDA has for floating point alone, meta tensors may have for integers too. Raises: NotImplementedError."""
     if not (x.dtype.is_floating_point or x.dtype.is_complex):
         raise NotImplementedError(f"CUDA's {name} wants floating point: got {x.dtype}; try x.float().")
 
 
-def _kernel(func: torch._ops.OpOverload, dtype: torch.dtype | None = None):
+def _kernel(func: OpOverload, dtype: torch.dtype | None = None) -> Callable[..., Tensor]:
     """What makes the results of an operator, of this type if one is said, else of the operands' own."""
     name = func.overloadpacket.__name__
 
-    def kernel(*args, **options):
+    def kernel(*args: Any, **options: Any) -> Tensor:
         """Of tensors of floating types; every other case is PyTorch's."""
-        operands = [x for x in args if isinstance(x, torch.Tensor)]
+        operands = [x for x in args if isinstance(x, Tensor)]
         if name in _INPUT_FIRST:
             operands.reverse()
         first = operands[0]
@@ -78,10 +85,12 @@ def _kernel(func: torch._ops.OpOverload, dtype: torch.dtype | None = None):
         if name in _FLOATING_ONLY:
             refuse_integers(first, name)
         if not plain or _is_pytorchs(name, args[1:], options):
-            return func(*args, **options)
+            result: Tensor = func(*args, **options)
+            return result
         of_one_type = all(x.dtype == first.dtype for x in operands)
         if not of_one_type and name not in _PROMOTE:
-            return func(*args, **options)
+            result = func(*args, **options)
+            return result
         common = dtype or (first.dtype if of_one_type else torch.result_type(*operands))
         if all(x.shape == first.shape and x.is_contiguous() for x in operands):
             return fresh(first, dtype=common)
@@ -91,25 +100,26 @@ def _kernel(func: torch._ops.OpOverload, dtype: torch.dtype | None = None):
     return kernel
 
 
-def _is_pytorchs(name: str, others: tuple, options: dict) -> bool:
+def _is_pytorchs(name: str, others: Args, options: Kwargs) -> bool:
     """Whether what is given beside the first operand is PyTorch's to judge: a complex number, or no bound at all."""
     given = [x for x in (*others, *options.values()) if x is not None]
     return any(isinstance(x, complex) for x in given) or (name.startswith("clamp") and not given)
 
 
-def _kernel_in_place(func: torch._ops.OpOverload):
+def _kernel_in_place(func: OpOverload) -> Callable[..., Tensor]:
     """The same of an operator that writes into its first operand."""
     name = func.overloadpacket.__name__
 
-    def kernel(first: torch.Tensor, *args, **options):
+    def kernel(first: Tensor, *args: Any, **options: Any) -> Tensor:
         """The operand itself, where all are of one floating type and lie in order; every other case is PyTorch's."""
-        operands = [first, *(x for x in args if isinstance(x, torch.Tensor))]
+        operands = [first, *(x for x in args if isinstance(x, Tensor))]
         is_plain = first.dtype.is_floating_point and not _is_pytorchs(name, args, options)
         if is_plain and all(
             x.is_meta and x.dtype == first.dtype and x.shape == first.shape and x.is_contiguous() for x in operands
         ):
             return first
-        return func(first, *args, **options)
+        result: Tensor = func(first, *args, **options)
+        return result
 
     return kernel
 
@@ -123,65 +133,68 @@ for _operator in map(overload, _TRUTHS.split()):
 
 
 @returns(aten.mish_backward.default, instead_of_composite=True)
-def _mish_backward(gradient: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+def _mish_backward(gradient: Tensor, x: Tensor) -> Tensor:
     """One kernel on CUDA; on meta PyTorch would take it apart into nine operations."""
     strides = result_strides(tuple(x.shape), [gradient, x])
     return torch.empty_strided(x.shape, strides, dtype=x.dtype, device=x.device)
 
 
 @returns(aten.lerp_.Tensor, aten.lerp_.Scalar)
-def _lerp_(x: torch.Tensor, end: torch.Tensor, weight) -> torch.Tensor:
+def _lerp_(x: Tensor, end: Tensor, weight: Tensor | Number) -> Tensor:
     """The tensor itself; PyTorch's own way on meta would select elements."""
-    shapes = (y.shape for y in (x, end, weight) if isinstance(y, torch.Tensor))
+    shapes = (y.shape for y in (x, end, weight) if isinstance(y, Tensor))
     if broadcast_shape(*shapes) != x.shape or end.dtype != x.dtype:
         raise RuntimeError(f"lerp_ wants what fits {tuple(x.shape)} of {x.dtype}: got {tuple(end.shape)}, {end.dtype}.")
     return x
 
 
 @returns(aten.lerp.Tensor, aten.lerp.Scalar)
-def _lerp(x: torch.Tensor, end: torch.Tensor, weight) -> torch.Tensor:
+def _lerp(x: Tensor, end: Tensor, weight: Tensor | Number) -> Tensor:
     """As above, of a tensor of its own."""
-    operands = [y for y in (x, end, weight) if isinstance(y, torch.Tensor)]
+    operands = [y for y in (x, end, weight) if isinstance(y, Tensor)]
     shape = broadcast_shape(*(y.shape for y in operands))
     return torch.empty_strided(shape, result_strides(shape, operands), dtype=x.dtype, device=x.device)
 
 
 @returns(aten.masked_fill_.Scalar)
-def _masked_fill_(x: torch.Tensor, mask: torch.Tensor, value) -> torch.Tensor:
+def _masked_fill_(x: Tensor, mask: Tensor, value: Number) -> Tensor:
     check_value(value, x.dtype)
-    return aten.masked_fill_.Scalar(x, mask, value)
+    result: Tensor = aten.masked_fill_.Scalar(x, mask, value)
+    return result
 
 
 @returns(aten.masked_fill.Scalar)
-def _masked_fill(x: torch.Tensor, mask: torch.Tensor, value) -> torch.Tensor:
+def _masked_fill(x: Tensor, mask: Tensor, value: Number) -> Tensor:
     """Contiguous, however the input lies."""
     if not x.dtype.is_floating_point or mask.dtype != torch.bool or isinstance(value, complex):
-        return aten.masked_fill.Scalar(x, mask, value)
+        result: Tensor = aten.masked_fill.Scalar(x, mask, value)
+        return result
     return check_filling(value, x.new_empty(broadcast_shape(x.shape, mask.shape)))
 
 
 @decomposed(aten.masked_fill.Tensor)
-def _masked_fill_with(x: torch.Tensor, mask: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+def _masked_fill_with(x: Tensor, mask: Tensor, value: Tensor) -> Tensor:
     """The number is read, from wherever it lies. Source: masked_fill__cuda in cuda/Indexing.cu."""
     return x.masked_fill(mask, _number(value))
 
 
 @decomposed(aten.masked_fill_.Tensor)
-def _masked_fill_with_(x: torch.Tensor, mask: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+def _masked_fill_with_(x: Tensor, mask: Tensor, value: Tensor) -> Tensor:
     return x.masked_fill_(mask, _number(value))
 
 
-def _number(value: torch.Tensor):
+def _number(value: Tensor) -> Number:
     if value.dim():
         raise RuntimeError(f"masked_fill takes a value of no dimensions: got {tuple(value.shape)}; try masked_scatter.")
     return 0 if value.is_meta else value.item()
 
 
 @composite(aten.isclose.default)
-def _isclose(x, other, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> torch.Tensor:
+def _isclose(x: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
     """What is not a number, on both sides, is found in place. Source: isclose in native/TensorCompare.cpp."""
     if not equal_nan or not (x.is_floating_point() and other.is_floating_point()):
-        return as_pytorch_does(aten.isclose.default, x, other, rtol, atol, equal_nan)
+        result: Tensor = as_pytorch_does(aten.isclose.default, x, other, rtol, atol, equal_nan)
+        return result
     close = x == other
     close |= x.isnan().__iand__(other.isnan())
     if rtol == 0 and atol == 0:
@@ -198,7 +211,7 @@ def _isclose(x, other, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool =
 # ----------------------------------------------------------------------------------------------------- one or the other
 
 
-def _was_on_cpu(x: torch.Tensor) -> bool:
+def _was_on_cpu(x: Tensor) -> bool:
     """The dispatch mode puts a number of the CPU on the GPU in passing, unseen by the memory."""
     return x.untyped_storage()._cdata not in RECORDS
 
@@ -212,7 +225,9 @@ def where(call: Call) -> None:
     dtype = call.result.dtype
     call.hold(*(x.numel() * dtype.itemsize for x in call.args[1:3] if x.dtype != dtype or _was_on_cpu(x)))
     call.place_resized(call.result)
-    if torch._C._current_graph_task_id() != -1 and running_node().name() == "MaskedFillBackward1":
+    if torch._C._current_graph_task_id() == -1 or (node := running_node()) is None:
+        return
+    if node.name() == "MaskedFillBackward1":
         attached()[-1].not_modelled("the gradient of masked_fill's value, of as many numbers as a mask has true ones,")
 
 
@@ -247,6 +262,6 @@ def _hold_complex(call: Call) -> None:
 
 
 @returns(aten.glu_backward.default)
-def _glu_backward(gradient: torch.Tensor, x: torch.Tensor, dim: int) -> torch.Tensor:
+def _glu_backward(gradient: Tensor, x: Tensor, dim: int) -> Tensor:
     """Contiguous, however the input lies. Source: glu_backward_cuda in aten/src/ATen/native/GatedLinearUnit.cpp."""
     return x.new_empty(x.shape)

@@ -1,9 +1,12 @@
 """Bags of embeddings: sums, means and maxima of rows, and the sort by which rows of one index are summed up."""
 
+from typing import Any
+
 import torch
+from torch import Tensor
 from torch._prims_common import alert_not_deterministic
 
-from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.modes import attached
 
 from .indexing import add_sorted_rows
 from .registry import Call, allocates, contiguous_copies, outputs_alone, returns
@@ -26,20 +29,21 @@ def embedding_bag(call: Call) -> None:
 
 
 @returns(aten._embedding_bag_backward.default)
-def _embedding_bag_backward(gradient: torch.Tensor, *args) -> torch.Tensor:
+def _embedding_bag_backward(gradient: Tensor, *args: Any) -> Tensor:
     """Of maxima in bfloat16 CUDA has none."""
     if args[7] == MAX and gradient.dtype == torch.bfloat16:
         raise NotImplementedError("CUDA has no gradient of an EmbeddingBag's maxima in bfloat16: try float32.")
     if args[8]:
         with attached()[-1].seeing():
             return _sparse_gradient(gradient, *args)
-    return aten._embedding_bag_backward.default(gradient, *args)
+    result: Tensor = aten._embedding_bag_backward.default(gradient, *args)
+    return result
 
 
 def _sparse_gradient(
-    gradient, indices, _offsets, bag_of_index, bag_sizes, _maxima, n_weights, by_frequency, mode, _sparse, weights,
-    padding_index=-1,
-) -> torch.Tensor:  # fmt: skip
+    gradient: Tensor, indices: Tensor, _offsets: Tensor, bag_of_index: Tensor, bag_sizes: Tensor, _maxima: Tensor,
+    n_weights: int, by_frequency: bool, mode: int, _sparse: bool, weights: Tensor | None, padding_index: int = -1,
+) -> Tensor:  # fmt: skip
     """A row of the gradient for each index, in a mean divided by its bag's size, times its weight.
 
     Source: _embedding_bag_sparse_backward and apply_bag_size_backward in aten/src/ATen/native/EmbeddingBag.cpp.
@@ -49,10 +53,11 @@ def _sparse_gradient(
         rows *= _parts_of_bags(gradient, bag_of_index, bag_sizes)
     if weights is not None:
         rows *= weights.unsqueeze(1)
-    return aten.embedding_sparse_backward.default(rows, indices, n_weights, padding_index, by_frequency)
+    result: Tensor = aten.embedding_sparse_backward.default(rows, indices, n_weights, padding_index, by_frequency)
+    return result
 
 
-def _parts_of_bags(gradient: torch.Tensor, bag_of_index: torch.Tensor, bag_sizes: torch.Tensor) -> torch.Tensor:
+def _parts_of_bags(gradient: Tensor, bag_of_index: Tensor, bag_sizes: Tensor) -> Tensor:
     sizes = bag_sizes.to(gradient.dtype)
     inverse = sizes.reciprocal().mul_(1)
     return inverse.unsqueeze(1).index_select(0, bag_of_index)

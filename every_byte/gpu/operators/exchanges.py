@@ -6,8 +6,11 @@ the numbers by which DDP compares models, that says the values.
 Source: torch/csrc/distributed/c10d/FakeProcessGroup.hpp, NOTE [allgather on FakeProcessGroup].
 """
 
+from typing import Any
+
 import torch
-from torch._C._distributed_c10d import _create_work_from_future
+from torch import Tensor
+from torch._C._distributed_c10d import _create_work_from_future  # type: ignore[attr-defined]  # PyTorch's stubs lack it
 from torch.distributed._functional_collectives import AsyncCollectiveTensor
 
 from every_byte.gpu.known.noting import bring
@@ -26,13 +29,14 @@ c10d, functional = torch.ops.c10d, torch.ops._c10d_functional
 
 def _done(result: object) -> torch.ScriptObject:
     """An exchange that is over, and has this result."""
-    future = torch.futures.Future()
+    future: torch.futures.Future[object] = torch.futures.Future()
     future.set_result(result)
-    return _create_work_from_future(future).boxed()
+    work: torch.ScriptObject = _create_work_from_future(future).boxed()
+    return work
 
 
 @returns(c10d._allgather_base_.default, c10d._reduce_scatter_base_.default)
-def _into_first(output: torch.Tensor, *rest) -> tuple:
+def _into_first(output: Tensor, *rest: Any) -> tuple[Tensor, torch.ScriptObject]:
     return output, _done([output])
 
 
@@ -40,7 +44,7 @@ def _into_first(output: torch.Tensor, *rest) -> tuple:
     *(c10d.allreduce_.default, c10d.broadcast_.default, c10d.allgather_.default, c10d.scatter_.default),
     *(c10d.reduce_scatter_.default, c10d.alltoall_.default),
 )
-def _in_place(tensors: list[torch.Tensor], *rest) -> tuple:
+def _in_place(tensors: list[Tensor], *rest: Any) -> tuple[list[Tensor], torch.ScriptObject]:
     return tensors, _done(tensors)
 
 
@@ -50,7 +54,7 @@ def _in_place(tensors: list[torch.Tensor], *rest) -> tuple:
     *(c10d.allgather_coalesced_.default, c10d.allgather_into_tensor_coalesced_.default),
     *(c10d.reduce_scatter_tensor_coalesced_.default, c10d.barrier.default),
 )
-def _without_tensors(tensors, *rest) -> torch.ScriptObject:
+def _without_tensors(tensors: object, *rest: Any) -> torch.ScriptObject:
     return _done(tensors)
 
 
@@ -112,7 +116,7 @@ def gathered_apart(call: Call) -> None:
             bring(tensor, source)
 
 
-def note(call: Call, tensor: torch.Tensor, category: str) -> None:
+def note(call: Call, tensor: Tensor, category: str) -> None:
     """Note what the storage of a tensor is for."""
     record = RECORDS[tensor.untyped_storage()._cdata]
     if record.block is not None:
@@ -129,7 +133,7 @@ returns(functional._wrap_tensor_autograd.default)(AsyncCollectiveTensor)
 
 
 @returns(functional.wait_tensor.default)
-def _itself(x: torch.Tensor) -> torch.Tensor:
+def _itself(x: Tensor) -> Tensor:
     return x
 
 

@@ -5,8 +5,10 @@ taken to be so.
 """
 
 import math
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from every_byte.gpu.known.noting import note
 
@@ -21,14 +23,14 @@ outputs_alone("fake_quantize_per_tensor_affine_cachemask _fake_quantize_per_tens
     aten.fake_quantize_per_tensor_affine_cachemask.default,
     aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default,
 )
-def _rounded(x: torch.Tensor, scale, zero_point, *rest) -> tuple[torch.Tensor, torch.Tensor]:
+def _rounded(x: Tensor, scale: Tensor | float, zero_point: Tensor | int, *rest: Any) -> tuple[Tensor, Tensor]:
     """The rounded values, and where they were in range, for backward.
 
     Source: aten/src/ATen/native/quantized/FakeQuantPerTensorAffine.cpp.
     """
     least, most = rest[-2:]
     _check_range(least, most)
-    if not isinstance(zero_point, torch.Tensor) and not least <= zero_point <= most:
+    if not isinstance(zero_point, Tensor) and not least <= zero_point <= most:
         raise RuntimeError("`zero_point` must be between `quant_min` and `quant_max`.")
     return torch.empty_like(x), torch.empty_like(x, dtype=torch.bool)
 
@@ -40,8 +42,8 @@ def _check_range(least: int, most: int) -> None:
 
 @decomposed(aten.fake_quantize_per_channel_affine_cachemask.default)
 def _rounded_by_channel(
-    x: torch.Tensor, scale: torch.Tensor, zero_point: torch.Tensor, axis: int, least: int, most: int
-) -> tuple[torch.Tensor, torch.Tensor]:
+    x: Tensor, scale: Tensor, zero_point: Tensor, axis: int, least: int, most: int
+) -> tuple[Tensor, Tensor]:
     """The least and the largest zero point, if they are whole numbers; then as above.
 
     Source: aten/src/ATen/native/quantized/FakeQuantPerChannelAffine.cpp.
@@ -58,19 +60,22 @@ def _rounded_by_channel(
     return torch.empty_like(x), torch.empty_like(x, dtype=torch.bool)
 
 
-def _look_at_extremes(zero_point: torch.Tensor) -> None:
+def _look_at_extremes(zero_point: Tensor) -> None:
     least, largest = zero_point.min(), zero_point.max()
     del largest, least
 
 
 @decomposed(aten._fake_quantize_learnable_per_tensor_affine.default)
-def _learnable(x: torch.Tensor, scale, zero_point, least: int, most: int, grad_factor: float = 1.0) -> torch.Tensor:
+def _learnable(x: Tensor, scale: Tensor, zero_point: Tensor, least: int, most: int, grad_factor: float = 1.0) -> Tensor:
     """Rounded as by numbers; the mask goes at once. Source: as `_rounded`."""
-    return aten.fake_quantize_per_tensor_affine_cachemask(x, 1.0, max(least, min(0, most)), least, most)[0]
+    result: Tensor = aten.fake_quantize_per_tensor_affine_cachemask(x, 1.0, max(least, min(0, most)), least, most)[0]
+    return result
 
 
 @decomposed(aten._fake_quantize_learnable_per_tensor_affine_backward.default)
-def _learnable_backward(gradient, x, scale, zero_point, least: int, most: int, grad_factor: float = 1.0):
+def _learnable_backward(
+    gradient: Tensor, x: Tensor, scale: Tensor, zero_point: Tensor, least: int, most: int, grad_factor: float = 1.0
+) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients for each element, of which those of the scale and the zero point are summed up. Source: as above."""
     _check_float(gradient, x, scale, zero_point)
     if not x.numel():
@@ -80,14 +85,26 @@ def _learnable_backward(gradient, x, scale, zero_point, least: int, most: int, g
 
 
 @decomposed(aten._fake_quantize_learnable_per_channel_affine.default)
-def _learnable_by_channel(x, scale, zero_point, axis: int, least: int, most: int, grad_factor: float = 1.0):
+def _learnable_by_channel(
+    x: Tensor, scale: Tensor, zero_point: Tensor, axis: int, least: int, most: int, grad_factor: float = 1.0
+) -> Tensor:
     """Zero points that are rounded first. Source: as `_rounded_by_channel`."""
     rounded = _rounded_zero_point(zero_point, least, most).to(torch.int32)
-    return aten.fake_quantize_per_channel_affine_cachemask(x, scale, rounded, axis, least, most)[0]
+    result: Tensor = aten.fake_quantize_per_channel_affine_cachemask(x, scale, rounded, axis, least, most)[0]
+    return result
 
 
 @decomposed(aten._fake_quantize_learnable_per_channel_affine_backward.default)
-def _learnable_by_channel_backward(gradient, x, scale, zero_point, axis: int, least: int, most: int, grad_factor=1.0):
+def _learnable_by_channel_backward(
+    gradient: Tensor,
+    x: Tensor,
+    scale: Tensor,
+    zero_point: Tensor,
+    axis: int,
+    least: int,
+    most: int,
+    grad_factor: float = 1.0,
+) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients for each element, summed up by channel. Source: as above."""
     rounded = _rounded_zero_point(zero_point, least, most)
     _check_float(gradient, x, scale, zero_point)
@@ -99,20 +116,21 @@ def _learnable_by_channel_backward(gradient, x, scale, zero_point, axis: int, le
     return of_x, of_scale.sum(others), of_zero_point.sum(others)
 
 
-def _rounded_zero_point(zero_point: torch.Tensor, least: int, most: int) -> torch.Tensor:
+def _rounded_zero_point(zero_point: Tensor, least: int, most: int) -> Tensor:
     return zero_point.round().clamp_(least, most)
 
 
-def _check_float(*tensors: torch.Tensor) -> None:
+def _check_float(*tensors: Tensor) -> None:
     if any(x.dtype is not torch.float32 for x in tensors):
         raise RuntimeError("a learnable fake quantization must have tensors of float32: Expected scalar type Float.")
 
 
 @decomposed(aten._fused_moving_avg_obs_fq_helper.default)
 def _observed(
-    x, observer_on, fake_quant_on, running_min, running_max, scale, zero_point, averaging_const, least, most, axis,
-    by_channel=False, symmetric=False,
-):  # fmt: skip
+    x: Tensor, observer_on: Tensor, fake_quant_on: Tensor, running_min: Tensor, running_max: Tensor,
+    scale: Tensor, zero_point: Tensor, averaging_const: float, least: int, most: int, axis: int,
+    by_channel: bool = False, symmetric: bool = False,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """The range of what is seen, by channel if so, moves the running one; then the values are rounded.
 
     Source: fused_moving_avg_obs_fake_quant_cuda in aten/src/ATen/native/quantized/cuda/FusedObsFakeQuant.cu.
@@ -126,16 +144,18 @@ def _observed(
     arguments = (x, observer_on, fake_quant_on, running_min, running_max, scale, zero_point)
     note(aten._fused_moving_avg_obs_fq_helper.default, arguments, {}, (), True)
     if not by_channel:
-        return aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams(
+        results: tuple[Tensor, Tensor] = aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams(
             x, scale, zero_point, fake_quant_on, least, most
         )
+        return results
     if fake_quant_on.item():
-        return aten.fake_quantize_per_channel_affine_cachemask(x, scale, zero_point, 0, least, most)
+        results = aten.fake_quantize_per_channel_affine_cachemask(x, scale, zero_point, 0, least, most)
+        return results
     mask = torch.ones_like(x, dtype=torch.bool)
     return x.clone(), mask
 
 
-def _make_room(n_channels: int, running_min, running_max, scale, zero_point) -> None:
+def _make_room(n_channels: int, running_min: Tensor, running_max: Tensor, scale: Tensor, zero_point: Tensor) -> None:
     """Tensors that are empty at the first call get a number for each channel."""
     if not running_min.numel():
         running_min.resize_(n_channels).fill_(math.inf)
@@ -144,7 +164,7 @@ def _make_room(n_channels: int, running_min, running_max, scale, zero_point) -> 
         zero_point.resize_(n_channels)
 
 
-def _rows(x: torch.Tensor, axis: int) -> torch.Tensor:
+def _rows(x: Tensor, axis: int) -> Tensor:
     """A row for each channel."""
     if x.dim() == 2:
         return x

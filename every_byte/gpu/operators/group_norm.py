@@ -1,8 +1,9 @@
 """Group norm: its statistics, and the sums over each channel and each group that its kernels make on the way."""
 
 import torch
+from torch import Tensor
 
-from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.modes import attached
 
 from .launch.memory_formats import ORDERS, copies_in, suggested
 from .launch.units import HALF
@@ -12,20 +13,33 @@ aten = torch.ops.aten
 
 
 @returns(aten.native_group_norm.default)
-def _group_norm(x, weight, bias, n: int, channels: int, positions: int, groups: int, eps: float):
+def _group_norm(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    n: int,
+    channels: int,
+    positions: int,
+    groups: int,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor]:
     """Numbers of two types pass the check of mixed types, and are refused by the kernel.
 
     Source: native_group_norm in aten/src/ATen/native/group_norm.cpp.
     """
-    if any(y is not None and y.dtype != x.dtype for y in (weight, bias)):
+    given = bias if weight is None else weight
+    if given is not None and any(y is not None and y.dtype != x.dtype for y in (weight, bias)):
         raise RuntimeError(
             f"input, weight and bias of a group norm must be of one type on CUDA: got {x.dtype} and "
-            f"{(bias if weight is None else weight).dtype}; convert one, or run it under autocast."
+            f"{given.dtype}; convert one, or run it under autocast."
         )
-    return aten.native_group_norm.default(x, weight, bias, n, channels, positions, groups, eps)
+    results: tuple[Tensor, Tensor, Tensor] = aten.native_group_norm.default(
+        x, weight, bias, n, channels, positions, groups, eps
+    )
+    return results
 
 
-def _order_and_kernel(call: Call, x: torch.Tensor) -> tuple[torch.memory_format, bool]:
+def _order_and_kernel(call: Call, x: Tensor) -> tuple[torch.memory_format, bool]:
     """The order of dimensions in which a kernel wants x, and whether a kernel of channels-last then takes it.
 
     Before PyTorch 2.15 there is none. A tensor that lies in both orders goes to it.
@@ -63,7 +77,18 @@ def group_norm(call: Call) -> None:
 
 
 @returns(aten.native_group_norm_backward.default)
-def _group_norm_backward(gradient, x, mean, rstd, weight, n, channels, positions, groups, mask):
+def _group_norm_backward(
+    gradient: Tensor,
+    x: Tensor,
+    mean: Tensor,
+    rstd: Tensor,
+    weight: Tensor | None,
+    n: int,
+    channels: int,
+    positions: int,
+    groups: int,
+    mask: list[bool],
+) -> tuple[Tensor | None, ...]:
     """In PyTorch 2.14 the gradient lies as a contiguous x does, in dimensions of one, too, or as its copy."""
     given = gradient, x, mean, rstd, weight, n, channels, positions, groups, mask
     of_x, *others = aten.native_group_norm_backward.default(*given)

@@ -1,9 +1,10 @@
 """Products of groups of matrices, as a mixture of experts makes them: what CUDA refuses, returns and takes."""
 
 import torch
+from torch import Tensor
 
 from every_byte.gpu.known.reading import known_values
-from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.modes import attached
 
 from .launch.units import round_up
 from .registry import Call, allocates, returns
@@ -20,7 +21,13 @@ SIZES_BYTES = 12  # of one group: rows, columns, terms
 
 
 @returns(aten._grouped_mm.default)
-def _grouped_mm(left: torch.Tensor, right: torch.Tensor, offs=None, bias=None, out_dtype=None) -> torch.Tensor:
+def _grouped_mm(
+    left: Tensor,
+    right: Tensor,
+    offs: Tensor | None = None,
+    bias: Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+) -> Tensor:
     """Rows are padded to 16 bytes. Three types are taken, on meta only one.
 
     Source: _grouped_mm_validate_inputs, create_grouped_gemm_output_tensor in aten/src/ATen/native/GroupedMMUtils.h.
@@ -41,7 +48,9 @@ def _grouped_mm(left: torch.Tensor, right: torch.Tensor, offs=None, bias=None, o
     return result
 
 
-def _refuse(left, right, offs, bias, out_dtype) -> None:
+def _refuse(
+    left: Tensor, right: Tensor, offs: Tensor | None, bias: Tensor | None, out_dtype: torch.dtype | None
+) -> None:
     """Raises: RuntimeError as CUDA does, before anything is allocated."""
     for x in (left, right):
         if x.dtype not in TYPES or x.dim() not in (2, 3):
@@ -58,7 +67,7 @@ def _refuse(left, right, offs, bias, out_dtype) -> None:
         raise RuntimeError("grouped_mm takes no bias, and gives the type of its first factor: leave out what it got.")
 
 
-def _refuse_strides(x: torch.Tensor) -> None:
+def _refuse_strides(x: Tensor) -> None:
     """Rows or columns must lie in order, and each must begin at a multiple of 16 bytes."""
     (rows, columns), (down, right) = x.shape[-2:], x.stride()[-2:]
     if down == 1 and right >= max(1, rows):
@@ -77,7 +86,7 @@ def _refuse_strides(x: torch.Tensor) -> None:
         )
 
 
-def _shape(left: torch.Tensor, right: torch.Tensor, offs: torch.Tensor | None) -> tuple[int, ...]:
+def _shape(left: Tensor, right: Tensor, offs: Tensor | None) -> tuple[int, ...]:
     rows, columns = left.shape[-2], right.shape[-1]
     groups = {x.shape[0] for x in (left, right) if x.dim() == 3} | ({len(offs)} if offs is not None else set())
     if len(groups) > 1:
@@ -106,20 +115,20 @@ def grouped_product(call: Call) -> None:
                 call.hold_workspace()
 
 
-def _n_groups(call: Call, left: torch.Tensor, right: torch.Tensor) -> int:
+def _n_groups(call: Call, left: Tensor, right: Tensor) -> int:
     return len(left if left.dim() == 3 else right if right.dim() == 3 else call.argument(2, "offs"))
 
 
-def _n_filled(call: Call, left: torch.Tensor, right: torch.Tensor) -> int:
+def _n_filled(call: Call, left: Tensor, right: Tensor) -> int:
     """The groups that have rows, columns or terms; all, where the offsets at which they end are not known."""
     ends = known_values(call.argument(2, "offs"))
     if ends is None:
         return _n_groups(call, left, right)
-    ends = ends.tolist()
-    return sum(end > start for start, end in zip([0, *ends], ends, strict=False))
+    numbers = ends.tolist()
+    return sum(end > start for start, end in zip([0, *numbers], numbers, strict=False))
 
 
-def _workspace_bytes(call: Call, left: torch.Tensor, right: torch.Tensor, groups: int) -> int:
+def _workspace_bytes(call: Call, left: Tensor, right: Tensor, groups: int) -> int:
     """Descriptors of each group's tensors, for each multiprocessor: as the kernel for so large a group has them.
 
     Source: dispatch_bf16_grouped_kernel_on_tile_size in cuda/GroupMM.cu, which takes all groups to be equally large.

@@ -1,15 +1,17 @@
 """Indexing, gathering, embeddings: lists brought to the GPU, and a sort where values of like indices are summed up."""
 
+from collections.abc import Iterable, Sequence
 from functools import partial
 from math import prod
 
 import torch
+from torch import Tensor
 
 from .launch import cub
 from .launch.tensor_iterator import result_strides
 from .launch.units import INDEX_BYTES, WARP, div_up, round_up
 from .reductions import reduce, reduced_dims
-from .registry import Call, allocates, as_pytorch_does, composite, contiguous_copies, outputs_alone, resized
+from .registry import Call, Held, allocates, as_pytorch_does, composite, contiguous_copies, outputs_alone, resized
 from .selections import MASKS, is_fill, positions_of, select, split_masks
 
 aten = torch.ops.aten
@@ -23,12 +25,13 @@ outputs_alone("""gather scatter scatter_ scatter_add scatter_add_ index_add inde
 resized(aten.index_select.default)
 
 
-def _make_alike(call: Call, indices) -> None:
+def _make_alike(call: Call, indices: Iterable[Tensor | None]) -> None:
     """The copies of indices that lie on the CPU, hold 32-bit numbers or, being several, differ in their strides.
 
     Source: make_info and AdvancedIndex in TensorAdvancedIndexing.cpp.
     """
-    given, blocks = [], []
+    given: list[Tensor] = []
+    blocks: list[Held | None] = []
     for i in indices:
         if i is not None and i.is_meta and i.dtype in MASKS:
             positions = positions_of(i)
@@ -81,15 +84,16 @@ def index_put(call: Call) -> None:
         _make_alike(call, indices)
 
 
-def _add_sorted(call: Call, x: torch.Tensor, indices: list, values: torch.Tensor) -> None:
+def _add_sorted(call: Call, x: Tensor, indices: Sequence[Tensor | None], values: Tensor) -> None:
     call.hold(*contiguous_copies(x))
     lists, blocks = split_masks(call, indices)
-    used = [dim for dim, i in enumerate(lists) if i is not None]
-    shape = torch.broadcast_shapes(*(lists[dim].shape for dim in used))
+    by_dim = {dim: i for dim, i in enumerate(lists) if i is not None}
+    used = list(by_dim)
+    shape = torch.broadcast_shapes(*(i.shape for i in by_dim.values()))
     n, size = prod(shape), prod(shape) * INDEX_BYTES
     if n == 0 or not all(x.shape[dim] for dim in used):
         return
-    linear, lies_flat = _linear_index(call, [lists[dim] for dim in used], shape)
+    linear, lies_flat = _linear_index(call, list(by_dim.values()), shape)
     for block in blocks:
         call.let_go(block)
     n_values = n * x.numel() // prod(x.shape[dim] for dim in used)
@@ -109,7 +113,7 @@ def _add_sorted(call: Call, x: torch.Tensor, indices: list, values: torch.Tensor
     call.allocate_and_free(cub.sort_pairs(n, INDEX_BYTES, largest.bit_length(), call.memory.spec))
 
 
-def _is_moved_to_the_front(x: torch.Tensor, used: list[int]) -> bool:
+def _is_moved_to_the_front(x: Tensor, used: list[int]) -> bool:
     """Whether the dimensions that are indexed do not follow each other: then they come first in a copy of x."""
     if used[-1] - used[0] == len(used) - 1:
         return False
@@ -117,13 +121,13 @@ def _is_moved_to_the_front(x: torch.Tensor, used: list[int]) -> bool:
     return not torch.empty(x.shape, device="meta").permute(*used, *others).is_contiguous()
 
 
-def _linear_index(call: Call, lists: list[torch.Tensor], shape: torch.Size) -> tuple:
+def _linear_index(call: Call, lists: list[Tensor], shape: torch.Size) -> tuple[Held | None, bool]:
     """One number for each place that is indexed; lists of 32-bit numbers are copied before.
 
     Returns where the numbers lie, and whether they lie flat: as the first list does.
     """
     copies = call.hold(*(i.numel() * INDEX_BYTES if i.is_meta and i.dtype == torch.int32 else 0 for i in lists))
-    before = None
+    before: Held | None = None
     for i in lists:
         strided = _strided(call, (i.to(torch.int64) if i.is_meta else i).expand(shape))
         if before:  # added to that of the dimensions before
@@ -135,7 +139,7 @@ def _linear_index(call: Call, lists: list[torch.Tensor], shape: torch.Size) -> t
     return before, torch.empty_strided(shape, strides, device="meta").is_contiguous()
 
 
-def _strided(call: Call, index: torch.Tensor) -> tuple | None:
+def _strided(call: Call, index: Tensor) -> Held | None:
     """An index, wrapped to what is not negative, times its dimension's stride; one on the CPU comes over then."""
     size = index.numel() * INDEX_BYTES
     if not index.is_meta:
@@ -147,7 +151,7 @@ def _strided(call: Call, index: torch.Tensor) -> tuple | None:
     return strided
 
 
-def _check_bounds(call: Call, index: torch.Tensor) -> None:
+def _check_bounds(call: Call, index: Tensor) -> None:
     """The least and the largest index, compared with the bounds; gradient formulas skip this."""
     if call.memory.spec.rules.extremes_are_found_apart:
         for _ in range(2):
@@ -189,13 +193,14 @@ def roll(call: Call) -> None:
 
 
 @composite(aten.one_hot.default)
-def _one_hot(x: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
+def _one_hot(x: Tensor, num_classes: int = -1) -> Tensor:
     """Ones are scattered into zeros on CUDA; on meta PyTorch compares with all classes.
 
     Source: one_hot in aten/src/ATen/native/Onehot.cpp.
     """
     if x.dtype != torch.int64 or x.numel() == 0 or num_classes == 0:
-        return as_pytorch_does(aten.one_hot.default, x, num_classes)
+        result: Tensor = as_pytorch_does(aten.one_hot.default, x, num_classes)
+        return result
     if num_classes == -1:
         num_classes = int(x.max().item()) + 1
     return torch.zeros((*x.shape, num_classes), dtype=x.dtype, device=x.device).scatter_(-1, x.unsqueeze(-1), 1)

@@ -4,6 +4,9 @@ Source: aten/src/ATen/native/nested/cuda/NestedTensorTransformerUtils.cu.
 """
 
 import torch
+from torch import Tensor
+
+from every_byte.gpu.memory.specs import GPUSpec
 
 from .launch.units import INDEX_BYTES
 from .registry import Call, allocates, contiguous_copies, returns
@@ -23,8 +26,9 @@ def to_padded(call: Call) -> None:
 
 
 @returns(aten._padded_dense_to_jagged_forward.default)
-def _rows_of_padded(dense, offsets, total_L=None):
+def _rows_of_padded(dense: Tensor, offsets: list[Tensor], total_L: int | None = None) -> Tensor:
     """Shapes: dense[b,s,d] -> [total_L,d]; without total_L, the last offset is read first (dispatch/values.py)."""
+    assert total_L is not None, "it was read"
     return dense.new_empty((total_L, dense.shape[-1]))
 
 
@@ -46,7 +50,7 @@ def to_rows(call: Call) -> None:
         call.hold(*contiguous_copies(*offsets))
 
 
-def _in_vectors(dense, rows, n_jagged: int, spec) -> bool:
+def _in_vectors(dense: Tensor, rows: Tensor, n_jagged: int, spec: GPUSpec) -> bool:
     """Whether rows are copied 16 bytes at once, each found by a search in offsets that fit into shared memory.
 
     Source: jagged_dense_dense_elementwise_jagged_output_matches_opt.

@@ -1,8 +1,11 @@
 """Loss functions: how CUDA composes them, what their kernels return, and what they take beside their results."""
 
-import torch
+from typing import Any
 
-from every_byte.gpu.memory.attachment import attached
+import torch
+from torch import Tensor
+
+from every_byte.gpu.memory.modes import attached
 
 from .reductions import reduce
 from .registry import (
@@ -26,7 +29,7 @@ outputs_alone("""mse_loss_backward smooth_l1_loss_backward huber_loss_backward l
 
 
 @returns(aten.mse_loss.default)
-def _mse_loss(x: torch.Tensor, target: torch.Tensor, reduction: int = MEAN) -> torch.Tensor:
+def _mse_loss(x: Tensor, target: Tensor, reduction: int = MEAN) -> Tensor:
     """CUDA makes the loss as large as the difference and resizes it: the storage stays that large."""
     shape = torch.broadcast_shapes(x.shape, target.shape)
     loss = torch.empty(shape, dtype=torch.result_type(x, target), device=x.device)
@@ -34,7 +37,7 @@ def _mse_loss(x: torch.Tensor, target: torch.Tensor, reduction: int = MEAN) -> t
 
 
 @returns(aten.smooth_l1_loss.default)
-def _pointwise_loss(x: torch.Tensor, target: torch.Tensor, reduction: int = MEAN, limit: float = 1.0) -> torch.Tensor:
+def _pointwise_loss(x: Tensor, target: Tensor, reduction: int = MEAN, limit: float = 1.0) -> Tensor:
     return _mse_loss(x, target, reduction)
 
 
@@ -56,23 +59,23 @@ def pointwise_loss(call: Call) -> None:
 
 
 @returns(aten.mse_loss_backward.default, aten.smooth_l1_loss_backward.default, aten.huber_loss_backward.default)
-def _contiguous_like(_, x: torch.Tensor, *__) -> torch.Tensor:
+def _contiguous_like(_: Tensor, x: Tensor, *__: Any) -> Tensor:
     """Gradients of losses are made contiguous on CUDA, however the input lies."""
     return x.new_empty(x.shape)
 
 
 @decomposed(aten.huber_loss.default)
-def _huber_loss(x, target, reduction=MEAN, delta=1.0) -> torch.Tensor:
+def _huber_loss(x: Tensor, target: Tensor, reduction: int = MEAN, delta: float = 1.0) -> Tensor:
     """The loss of each element; then their mean or sum. Source: huber_loss in aten/src/ATen/native/Loss.cpp."""
     return _reduced(torch.empty_like(x), reduction)
 
 
-def _reduced(loss: torch.Tensor, reduction: int) -> torch.Tensor:
+def _reduced(loss: Tensor, reduction: int) -> Tensor:
     return loss.mean() if reduction == MEAN else loss.sum() if reduction == SUM else loss
 
 
 @decomposed(aten.binary_cross_entropy.default)
-def _binary_cross_entropy(x, target, weight=None, reduction=MEAN) -> torch.Tensor:
+def _binary_cross_entropy(x: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = MEAN) -> Tensor:
     """The loss of each element, in whose storage their mean or sum is put.
 
     Source: binary_cross_entropy_out_cuda in aten/src/ATen/native/cuda/Loss.cu.
@@ -87,7 +90,9 @@ def _binary_cross_entropy(x, target, weight=None, reduction=MEAN) -> torch.Tenso
 
 
 @decomposed(aten.binary_cross_entropy_backward.default)
-def _binary_cross_entropy_backward(gradient, x, target, weight=None, reduction=MEAN) -> torch.Tensor:
+def _binary_cross_entropy_backward(
+    gradient: Tensor, x: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = MEAN
+) -> Tensor:
     """The gradient, and what is done to it in place. Source: binary_cross_entropy_backward_out_cuda, as above."""
     result = torch.empty_like(x)
     if weight is not None:
@@ -96,7 +101,9 @@ def _binary_cross_entropy_backward(gradient, x, target, weight=None, reduction=M
 
 
 @decomposed(aten.binary_cross_entropy_with_logits.default)
-def _binary_cross_entropy_with_logits(x, target, weight=None, pos_weight=None, reduction=MEAN) -> torch.Tensor:
+def _binary_cross_entropy_with_logits(
+    x: Tensor, target: Tensor, weight: Tensor | None = None, pos_weight: Tensor | None = None, reduction: int = MEAN
+) -> Tensor:
     """The logarithm of the sigmoid lives to the end.
 
     Source: binary_cross_entropy_with_logits in aten/src/ATen/native/Loss.cpp.
@@ -113,13 +120,13 @@ def _binary_cross_entropy_with_logits(x, target, weight=None, pos_weight=None, r
 
 
 @returns(aten.log_sigmoid_forward.default)
-def _log_sigmoid_forward(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _log_sigmoid_forward(x: Tensor) -> tuple[Tensor, Tensor]:
     """The buffer that the CPU keeps for backward is empty on CUDA."""
     return torch.empty_like(x), x.new_empty(0)
 
 
 @returns(aten.log_sigmoid_backward.default)
-def _log_sigmoid_backward(gradient: torch.Tensor, x: torch.Tensor, buffer) -> torch.Tensor:
+def _log_sigmoid_backward(gradient: Tensor, x: Tensor, buffer: Tensor) -> Tensor:
     """As the result's gradient lies. Source: log_sigmoid_backward_cuda in native/Activation.cpp."""
     return torch.empty_like(gradient)
 
@@ -128,7 +135,14 @@ def _log_sigmoid_backward(gradient: torch.Tensor, x: torch.Tensor, buffer) -> to
 
 
 @composite(aten.cross_entropy_loss.default)
-def _cross_entropy_loss(x, target, weight=None, reduction=1, ignore_index=-100, label_smoothing=0.0) -> torch.Tensor:
+def _cross_entropy_loss(
+    x: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    reduction: int = 1,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+) -> Tensor:
     """With weights and smoothing CUDA selects the targets that are not ignored: how many, depends on values.
 
     Source: cross_entropy_loss_label_smoothing in aten/src/ATen/native/LossNLL.cpp.
@@ -136,27 +150,32 @@ def _cross_entropy_loss(x, target, weight=None, reduction=1, ignore_index=-100, 
     if weight is not None and label_smoothing > 0 and reduction == 1 and not target.is_floating_point():
         attached()[-1].not_modelled("aten::cross_entropy_loss with weight and label_smoothing")
     operator = aten.cross_entropy_loss.default
-    return as_pytorch_does(operator, x, target, weight, reduction, ignore_index, label_smoothing)
+    result: Tensor = as_pytorch_does(operator, x, target, weight, reduction, ignore_index, label_smoothing)
+    return result
 
 
-def _is_plain_loss(x: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None, reduction: int) -> bool:
+def _is_plain_loss(x: Tensor, target: Tensor, weight: Tensor | None, reduction: int) -> bool:
     """Whether one class of [rows, classes] is right in each row, and one number comes of all rows."""
     fits = x.dim() == 2 and target.dim() == 1 and len(target) == len(x) and target.dtype == torch.int64
     return fits and x.dtype.is_floating_point and weight is None and reduction in (MEAN, SUM)
 
 
 @returns(aten.nll_loss_forward.default)
-def _nll_loss(x: torch.Tensor, target: torch.Tensor, weight, reduction: int, ignored: int):
+def _nll_loss(x: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignored: int) -> tuple[Tensor, Tensor]:
     if not _is_plain_loss(x, target, weight, reduction):
-        return aten.nll_loss_forward.default(x, target, weight, reduction, ignored)
+        results: tuple[Tensor, Tensor] = aten.nll_loss_forward.default(x, target, weight, reduction, ignored)
+        return results
     return x.new_empty(()), x.new_empty(())
 
 
 @returns(aten.nll_loss_backward.default)
-def _nll_loss_backward(gradient: torch.Tensor, x: torch.Tensor, target, weight, reduction: int, ignored: int, total):
+def _nll_loss_backward(
+    gradient: Tensor, x: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignored: int, total: Tensor
+) -> Tensor:
     """Contiguous, however the input lies."""
     if not _is_plain_loss(x, target, weight, reduction) or gradient.dtype != x.dtype or gradient.dim() or total.dim():
-        return aten.nll_loss_backward.default(gradient, x, target, weight, reduction, ignored, total)
+        result: Tensor = aten.nll_loss_backward.default(gradient, x, target, weight, reduction, ignored, total)
+        return result
     return x.new_empty(x.shape)
 
 

@@ -1,9 +1,10 @@
 """Losses of margins: of each element, or between classes, where each row is one block of a kernel."""
 
 import torch
+from torch import Tensor
 
 from .reductions import reduce
-from .registry import Call, allocates, contiguous_copies, decomposed, returns
+from .registry import Call, Number, allocates, contiguous_copies, decomposed, returns
 
 aten = torch.ops.aten
 MEAN = 1
@@ -12,7 +13,7 @@ MEAN = 1
 
 
 @returns(aten.soft_margin_loss.default)
-def _soft_margin_loss(x: torch.Tensor, target, reduction: int = MEAN) -> torch.Tensor:
+def _soft_margin_loss(x: Tensor, target: Tensor, reduction: int = MEAN) -> Tensor:
     """CUDA makes the loss as large as the input and resizes it: the storage stays that large."""
     loss = torch.empty_like(x)
     return loss.resize_(()) if reduction else loss
@@ -31,7 +32,7 @@ def soft_margin_loss(call: Call) -> None:
 
 
 @decomposed(aten.soft_margin_loss_backward.default)
-def _soft_margin_loss_backward(gradient, x, target, reduction: int) -> torch.Tensor:
+def _soft_margin_loss_backward(gradient: Tensor, x: Tensor, target: Tensor, reduction: int) -> Tensor:
     """Source: soft_margin_loss_backward_out in aten/src/ATen/native/Loss.cpp."""
     negative = -target
     product = negative * x
@@ -43,33 +44,45 @@ def _soft_margin_loss_backward(gradient, x, target, reduction: int) -> torch.Ten
 # -------------------------------------------------------------------------------------------------- one number a sample
 
 
-def _loss(x: torch.Tensor, is_of_rows: bool, reduction: int) -> torch.Tensor:
+def _loss(x: Tensor, is_of_rows: bool, reduction: int) -> Tensor:
     return x.new_empty(x.shape[:1] if is_of_rows and reduction == 0 else ())
 
 
 @returns(aten.multi_margin_loss.default)
-def _multi_margin_loss(x, target, p=1, margin=1, weight=None, reduction=1) -> torch.Tensor:
+def _multi_margin_loss(
+    x: Tensor, target: Tensor, p: Number = 1, margin: Number = 1, weight: Tensor | None = None, reduction: int = 1
+) -> Tensor:
     checked = aten.multi_margin_loss.default(x, target, p, margin, weight, reduction)
     return _loss(x if x.dim() == 2 else x.reshape(1, -1), target.dim() > 0, reduction) if checked.numel() else checked
 
 
 @returns(aten.multi_margin_loss_backward.default)
-def _multi_margin_loss_backward(gradient, x, target, p, margin, weight=None, reduction=1) -> torch.Tensor:
+def _multi_margin_loss_backward(
+    gradient: Tensor,
+    x: Tensor,
+    target: Tensor,
+    p: Number,
+    margin: Number,
+    weight: Tensor | None = None,
+    reduction: int = 1,
+) -> Tensor:
     return x.new_empty(x.shape)
 
 
 @returns(aten.multilabel_margin_loss_forward.default)
-def _multilabel_margin_loss(x, target, reduction) -> tuple[torch.Tensor, torch.Tensor]:
+def _multilabel_margin_loss(x: Tensor, target: Tensor, reduction: int) -> tuple[Tensor, Tensor]:
     aten.multilabel_margin_loss_forward.default(x, target, reduction)
     return _loss(x, x.dim() > 1, reduction), x.new_empty(target.shape)
 
 
 @returns(aten.multilabel_margin_loss_backward.default)
-def _multilabel_margin_loss_backward(gradient, x, target, reduction, is_target) -> torch.Tensor:
+def _multilabel_margin_loss_backward(
+    gradient: Tensor, x: Tensor, target: Tensor, reduction: int, is_target: Tensor
+) -> Tensor:
     return x.new_empty(x.shape)
 
 
-def _sum_rows(call: Call, x: torch.Tensor) -> None:
+def _sum_rows(call: Call, x: Tensor) -> None:
     rows = torch.empty(x.shape[0], dtype=x.dtype, device="meta")
     reduce(call, rows, {0}, x.element_size(), vector=8 if x.element_size() == 2 else 4)
 

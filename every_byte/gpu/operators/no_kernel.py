@@ -5,11 +5,15 @@ of each. Source: the CUDA build of PyTorch, asked by tools/cuda_build/record_typ
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import Tensor
+
+from every_byte.gpu.memory.calls import Args, Kwargs
 
 _TABLE = Path(__file__).with_name("no_kernel.json")
 _FLOAT8 = [kind for kind in vars(torch).values() if isinstance(kind, torch.dtype) and "float8" in str(kind)]
@@ -41,7 +45,7 @@ def no_kernel(words: str, dtype: torch.dtype) -> RuntimeError:
     return kind(words.removeprefix(_OTHER).replace("{}", name))
 
 
-def refusals_of(name: str) -> dict[torch.dtype, str] | None:
+def refusals_of(name: str) -> dict[torch.dtype | None, str] | None:
     """By type, the words of the error that CUDA raises of an operator; None where it has them all."""
     rows = _table().get(name)
     if rows is None:
@@ -49,7 +53,7 @@ def refusals_of(name: str) -> dict[torch.dtype, str] | None:
     return {dtype: words for words, kinds in rows.items() for kind in kinds.split() for dtype in _types(kind)}
 
 
-def refuse(words: str, is_pointwise: bool, args, kwargs) -> None:
+def refuse(words: str, is_pointwise: bool, args: Args, kwargs: Kwargs) -> None:
     """Raise what CUDA raises of the first tensor's type: not of no elements, nor where it goes to another type."""
     if kwargs.get("dtype") is not None:
         return
@@ -63,16 +67,17 @@ def refuse(words: str, is_pointwise: bool, args, kwargs) -> None:
 
 @cache
 def _table() -> dict[str, dict[str, str]]:
-    return json.loads(_TABLE.read_text(encoding="utf-8"))
+    table: dict[str, dict[str, str]] = json.loads(_TABLE.read_text(encoding="utf-8"))
+    return table
 
 
 def _types(kind: str) -> list[torch.dtype]:
     return _ALIKE.get(kind) or [getattr(torch, kind)]
 
 
-def _tensors(values) -> Iterator[torch.Tensor]:
+def _tensors(values: Iterable[Any]) -> Iterator[Tensor]:
     for value in values:
-        if isinstance(value, torch.Tensor):
+        if isinstance(value, Tensor):
             yield value
         elif isinstance(value, (list, tuple)):
             yield from _tensors(value)

@@ -1,13 +1,15 @@
 """Layer norm, RMS norm and weight norm: what their kernels return, and what they take beside their results."""
 
+from collections.abc import Sequence
 from math import prod
 
 import torch
+from torch import Tensor
 
 from .launch.memory_formats import fresh
 from .launch.units import HALF, WARP, div_up
 from .reductions import reduce
-from .registry import Call, allocates, contiguous_copies, outputs_alone, returns
+from .registry import Call, Held, allocates, contiguous_copies, outputs_alone, returns
 
 aten = torch.ops.aten
 MANY_ROWS = 64 * 1024
@@ -17,7 +19,7 @@ MAX_BLOCKS = 32 * 1024
 # ----------------------------------------------------------------------------------------------------- what is returned
 
 
-def _is_plain_norm(x: torch.Tensor, shape, *of_elements: torch.Tensor | None) -> bool:
+def _is_plain_norm(x: Tensor, shape: Sequence[int], *of_elements: Tensor | None) -> bool:
     """Whether all numbers are of one type, and x lies in order; wrong shapes are PyTorch's to refuse."""
     shape = tuple(shape)
     fits = x.numel() > 0 and x.is_contiguous() and x.dtype.is_floating_point and tuple(x.shape[-len(shape) :]) == shape
@@ -25,16 +27,29 @@ def _is_plain_norm(x: torch.Tensor, shape, *of_elements: torch.Tensor | None) ->
 
 
 @returns(aten.native_layer_norm.default)
-def _layer_norm(x: torch.Tensor, shape, weight, bias, eps: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def _layer_norm(
+    x: Tensor, shape: list[int], weight: Tensor | None, bias: Tensor | None, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
     if not shape or not _is_plain_norm(x, shape, weight, bias):
-        return aten.native_layer_norm.default(x, shape, weight, bias, eps)
+        results: tuple[Tensor, Tensor, Tensor] = aten.native_layer_norm.default(x, shape, weight, bias, eps)
+        return results
     of_rows = (*x.shape[: -len(shape)], *(1 for _ in shape))
     accumulated = torch.float64 if x.dtype == torch.float64 else torch.float32
-    return fresh(x), *(fresh(x, of_rows, accumulated) for _ in ("mean", "1/deviation"))
+    mean, rstd = (fresh(x, of_rows, accumulated) for _ in range(2))
+    return fresh(x), mean, rstd
 
 
 @returns(aten.native_layer_norm_backward.default)
-def _layer_norm_backward(gradient, x: torch.Tensor, shape, mean, rstd, weight, bias, mask):
+def _layer_norm_backward(
+    gradient: Tensor,
+    x: Tensor,
+    shape: list[int],
+    mean: Tensor,
+    rstd: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    mask: list[bool],
+) -> tuple[Tensor | None, ...]:
     """The gradient of the input is contiguous on CUDA, however that of the result lies."""
     if gradient.dtype != x.dtype or gradient.shape != x.shape or not _is_plain_norm(x, shape, weight, bias):
         args = gradient, x, shape, mean, rstd, weight, bias, mask
@@ -42,14 +57,14 @@ def _layer_norm_backward(gradient, x: torch.Tensor, shape, mean, rstd, weight, b
     return _as_wanted((x, weight, bias), mask)
 
 
-def _as_wanted(given, mask) -> tuple:
+def _as_wanted(given: tuple[Tensor | None, ...], mask: list[bool]) -> tuple[Tensor | None, ...]:
     """Gradients of what was given, where they are asked for."""
     wanted = zip(given, mask, strict=True)
     return tuple(fresh(y) if is_wanted and y is not None else None for y, is_wanted in wanted)
 
 
 @returns(aten._fused_rms_norm.default, instead_of_composite=True)
-def _fused_rms_norm(x: torch.Tensor, shape: list[int], weight: torch.Tensor | None, eps: float | None):
+def _fused_rms_norm(x: Tensor, shape: list[int], weight: Tensor | None, eps: float | None) -> tuple[Tensor, Tensor]:
     """One kernel on CUDA, and one statistic per row, in float32 for half types."""
     kept = list(x.shape[: x.dim() - len(shape)]) + [1] * len(shape)
     half = x.dtype in (torch.float16, torch.bfloat16)
@@ -57,14 +72,16 @@ def _fused_rms_norm(x: torch.Tensor, shape: list[int], weight: torch.Tensor | No
 
 
 @returns(aten._fused_rms_norm_backward.default)
-def _rms_norm_backward(gradient, x: torch.Tensor, shape, rstd, weight, mask):
+def _rms_norm_backward(
+    gradient: Tensor, x: Tensor, shape: list[int], rstd: Tensor, weight: Tensor | None, mask: list[bool]
+) -> tuple[Tensor | None, ...]:
     """As for a layer norm."""
     if gradient.dtype != x.dtype or gradient.shape != x.shape or not _is_plain_norm(x, shape, weight):
         return _first_contiguous(aten._fused_rms_norm_backward.default(gradient, x, shape, rstd, weight, mask))
     return _as_wanted((x, weight), mask)
 
 
-def _first_contiguous(gradients: tuple) -> tuple:
+def _first_contiguous(gradients: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
     first, *others = gradients
     return (first if first is None else fresh(first), *others)
 
@@ -96,10 +113,10 @@ def rms_norm_backward(call: Call) -> None:
     _backward(call, gradient, x, shape, call.args[4])
 
 
-def _backward(call: Call, gradient, x, shape, weight) -> None:
+def _backward(call: Call, gradient: Tensor, x: Tensor, shape: Sequence[int], weight: Tensor | None) -> None:
     call.hold(*contiguous_copies(x, weight))
-    parameters = [g for g in call.result[1:] if isinstance(g, torch.Tensor)]
-    if isinstance(call.result[0], torch.Tensor):
+    parameters = [g for g in call.result[1:] if isinstance(g, Tensor)]
+    if isinstance(call.result[0], Tensor):
         call.place(call.result[0])
     width = prod(shape)
     rows = x.numel() // max(width, 1)
@@ -124,7 +141,7 @@ def _partial_sums(rows: int, width: int, multiprocessors: int) -> int:
     return min(MAX_BLOCKS // across, div_up(rows, ROWS_PER_BLOCK))
 
 
-def _sum_partial(call: Call, parameters: list[torch.Tensor], first: list, blocks: int, width: int) -> None:
+def _sum_partial(call: Call, parameters: list[Tensor], first: list[Held | None], blocks: int, width: int) -> None:
     """Each gradient as it was first allocated gives way to the sum of the pieces, one after the other."""
     pieces = [torch.empty(blocks, width, dtype=g.dtype, device="meta") for g in parameters]
     call.hold(*(piece.nbytes for piece in pieces))
@@ -140,7 +157,7 @@ outputs_alone("_weight_norm_interface _weight_norm_interface_backward")
 
 
 @returns(aten._weight_norm_interface.default)
-def _weight_and_norms(direction: torch.Tensor, length: torch.Tensor, dim: int = 0) -> tuple:
+def _weight_and_norms(direction: Tensor, length: Tensor, dim: int = 0) -> tuple[Tensor, Tensor]:
     """The norms of weights of half precision are in float32. Source: weight_norm_cuda in native/cuda/WeightNorm.cu."""
     dtype = torch.float32 if length.dtype in HALF else length.dtype
     norms = torch.empty_strided(length.shape, length.stride(), dtype=dtype, device="meta")
@@ -148,5 +165,7 @@ def _weight_and_norms(direction: torch.Tensor, length: torch.Tensor, dim: int = 
 
 
 @returns(aten._weight_norm_interface_backward.default)
-def _of_direction_and_length(gradient, direction: torch.Tensor, length: torch.Tensor, norms, dim: int) -> tuple:
+def _of_direction_and_length(
+    gradient: Tensor, direction: Tensor, length: Tensor, norms: Tensor, dim: int
+) -> tuple[Tensor, ...]:
     return tuple(torch.empty(x.shape, dtype=x.dtype, device="meta") for x in (direction, length))

@@ -1,9 +1,14 @@
 """What a deterministic run refuses: operators whose kernels add up in any order, and have no other way."""
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
+from torch import Tensor
+from torch._ops import OpOverload
 from torch._prims_common import alert_not_deterministic
 
-from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.modes import attached
 from every_byte.gpu.memory.records import RECORDS
 
 from .launch.units import must_repeat
@@ -12,18 +17,20 @@ from .registry import repeated
 aten = torch.ops.aten
 
 
-def _always(*_args, **_kwargs) -> bool:
+def _always(*_args: Any, **_kwargs: Any) -> bool:
     return True
 
 
-def _refused(name: str, *operators: torch._ops.OpOverload, if_=_always, after_results: bool = False) -> None:
+def _refused(
+    name: str, *operators: OpOverload, if_: Callable[..., bool] = _always, after_results: bool = False
+) -> None:
     """CUDA refuses these operators under this name; some have allocated their results by then.
 
     Source: alertNotDeterministic in the operators' files of aten/src/ATen/native/cuda; where the check comes first,
         nothing is allocated, but where PyTorch generates what makes the results, they are there.
     """
 
-    def refuse(func, *args, **kwargs):
+    def refuse(func: OpOverload, *args: Any, **kwargs: Any) -> Any:
         if if_(*args, **kwargs):
             if after_results and must_repeat():
                 _make(func, *args, **kwargs)
@@ -33,24 +40,24 @@ def _refused(name: str, *operators: torch._ops.OpOverload, if_=_always, after_re
     repeated(*operators)(refuse)
 
 
-def _make(func, *args, **kwargs) -> None:
+def _make(func: OpOverload, *args: Any, **kwargs: Any) -> None:
     """Allocate the results, and free them."""
     with torch._C._DisableTorchDispatch():
         results = func(*args, **kwargs)
-    results = [results] if isinstance(results, torch.Tensor) else results
+    results = [results] if isinstance(results, Tensor) else results
     new = [x for x in results if x is not None and x.untyped_storage()._cdata not in RECORDS]
     attached()[-1].memory.allocate_and_free(*(x.nbytes for x in new))
 
 
-def _is_reduced(x, target, weight, reduction, *_) -> bool:
+def _is_reduced(x: Tensor, target: Tensor, weight: Tensor | None, reduction: int, *_: Any) -> bool:
     return reduction != 0
 
 
-def _is_floating(x, *_, **__) -> bool:
+def _is_floating(x: Tensor, *_: Any, **__: Any) -> bool:
     return x.dtype.is_floating_point
 
 
-def _has_weights(x, weights=None, *_, **__) -> bool:
+def _has_weights(x: Tensor, weights: Tensor | None = None, *_: Any, **__: Any) -> bool:
     return weights is not None
 
 

@@ -1,8 +1,11 @@
 """Steps of optimizers, and what comes before them on lists of gradients: scales taken out, norms for clipping."""
 
-import torch
+from typing import Any
 
-from every_byte.gpu.memory.attachment import attached
+import torch
+from torch import Tensor
+
+from every_byte.gpu.memory.modes import attached
 
 from .creation import new_like
 from .launch.units import div_up
@@ -29,12 +32,12 @@ outputs_alone("""_fused_adam_ _fused_adamw_ _fused_sgd_ _fused_adagrad_ _amp_for
     aten._fused_adagrad_.default,
     *(overload(f"_fused_{name}_.tensor_lr") for name in ("adam", "adamw", "sgd", "adagrad")),
 )
-def _in_place(*_, **__) -> None:
+def _in_place(*_: Any, **__: Any) -> None:
     """Fused and foreach steps of an optimizer write into what is there; for some PyTorch has no meta kernel."""
 
 
 @returns(aten._amp_foreach_non_finite_check_and_unscale_.default)
-def _unscale(gradients: list[torch.Tensor], *_) -> None:
+def _unscale(gradients: list[Tensor], *_: Any) -> None:
     if any(g.dtype == torch.bfloat16 for g in gradients):
         raise NotImplementedError(
             "CUDA's GradScaler unscales gradients of float32 and float16: got bfloat16, which needs no scaling; leave "
@@ -43,17 +46,17 @@ def _unscale(gradients: list[torch.Tensor], *_) -> None:
 
 
 @returns(aten._foreach_sqrt.default)
-def _each_like(tensors: list[torch.Tensor], *_, **__) -> list[torch.Tensor]:
+def _each_like(tensors: list[Tensor], *_: Any, **__: Any) -> list[Tensor]:
     kept = [x.dtype.is_floating_point or x.dtype.is_complex for x in tensors]
     return [new_like(x, x.dtype if keep else torch.float32) for x, keep in zip(tensors, kept, strict=True)]
 
 
-def _take_one_kernel(tensors: list[torch.Tensor]) -> bool:
+def _take_one_kernel(tensors: list[Tensor]) -> bool:
     """Whether tensors of one type have no gaps. Source: can_use_fast_route in native/ForeachUtils.h."""
     return len({x.dtype for x in tensors}) == 1 and all(map(_is_dense, tensors))
 
 
-def _is_dense(x: torch.Tensor) -> bool:
+def _is_dense(x: Tensor) -> bool:
     """Whether its elements fill what they span, in whatever order."""
     expected = 1
     for stride, n in sorted((stride, n) for n, stride in zip(x.shape, x.stride(), strict=True) if n != 1):

@@ -1,8 +1,9 @@
 """Values by their place among others: the k-th, the median, the most frequent; and norms that are limited."""
 
 import torch
+from torch import Tensor
 
-from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.modes import attached
 
 from .registry import Call, allocates, contiguous_copies, decomposed, returns
 
@@ -18,7 +19,7 @@ def selected(call: Call) -> None:
 
 
 @decomposed(aten.median.default)
-def _median(x: torch.Tensor) -> torch.Tensor:
+def _median(x: Tensor) -> Tensor:
     """The middle one of all sorted, or the last, if that is not a number. Source: median_impl in cuda/Sorting.cpp."""
     n = x.numel()
     if n == 0:
@@ -28,7 +29,7 @@ def _median(x: torch.Tensor) -> torch.Tensor:
 
 
 @returns(aten.mode.default)
-def _mode(x: torch.Tensor, dim: int = -1, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
+def _mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
     """A value and its index in each row; PyTorch's own function for meta is the median's, which refuses more."""
     shape = list(x.shape)
     if shape:
@@ -51,7 +52,7 @@ def most_frequent(call: Call) -> None:
 
 
 @decomposed(aten.renorm.default)
-def _renorm(x: torch.Tensor, p: float, dim: int, maxnorm: float) -> torch.Tensor:
+def _renorm(x: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     """The result; norms, of half types in float32, and then their factors. Source: renorm_out in ReduceOps.cpp."""
     result = x.new_empty(x.shape)
     others = [d for d in range(x.dim()) if d != dim % x.dim()]

@@ -1,16 +1,20 @@
 """Pooling: maxima and means over windows, and what their kernels take where tensors do not lie as they read them."""
 
+from typing import Any
+
 import torch
+from torch import Tensor
+from torch._ops import OpOverload
 
 from .elementwise import refuse_integers
 from .launch.memory_formats import copies_in, suggested
-from .registry import Call, allocates, contiguous_copies, returns
+from .registry import Call, Function, allocates, contiguous_copies, returns
 
 aten = torch.ops.aten
 
 
-def _floating_only(operator: torch._ops.OpOverload):
-    def kernel(x: torch.Tensor, *args, **kwargs):
+def _floating_only(operator: OpOverload) -> Function:
+    def kernel(x: Tensor, *args: Any, **kwargs: Any) -> Any:
         """As PyTorch has it, of floating point alone."""
         refuse_integers(x, operator.overloadpacket.__name__)
         return operator(x, *args, **kwargs)
@@ -99,7 +103,7 @@ def adaptive_avg_pool3d(call: Call) -> None:
 
 
 @returns(aten._adaptive_avg_pool3d_backward.default)
-def _contiguous_gradient(gradient: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+def _contiguous_gradient(gradient: Tensor, x: Tensor) -> Tensor:
     """Contiguous, however the input lies."""
     return x.new_empty(x.shape)
 
@@ -157,7 +161,7 @@ def fractional_max_pool2d_backward(call: Call) -> None:
 
 
 @returns(aten.fractional_max_pool3d_backward.default)
-def _fractional_max_pool3d_backward(gradient, x: torch.Tensor, *_) -> torch.Tensor:
+def _fractional_max_pool3d_backward(gradient: Tensor, x: Tensor, *_: Any) -> Tensor:
     """Contiguous; meta tensors have no such operator."""
     return x.new_empty(x.shape)
 

@@ -1,14 +1,15 @@
 """Powers and limits by a number: what has another type than the result is brought to it first."""
 
 import torch
+from torch import Tensor
 
-from .registry import Call, allocates, returns
+from .registry import Call, Number, allocates, returns
 
 aten = torch.ops.aten
 
 
 @returns(aten.pow.Scalar)
-def _power_of_number(number, x: torch.Tensor) -> torch.Tensor:
+def _power_of_number(number: Number, x: Tensor) -> Tensor:
     """Contiguous on CUDA, however the exponents lie."""
     return x.new_empty(x.shape, dtype=torch.result_type(x, number))
 
@@ -34,11 +35,12 @@ def clamp(call: Call) -> None:
 
 
 @returns(aten.pow.Tensor_Scalar)
-def _power_by_number(x: torch.Tensor, exponent) -> torch.Tensor:
+def _power_by_number(x: Tensor, exponent: Number) -> Tensor:
     """As on meta, which does not refuse what CUDA does. Raises: RuntimeError for integers to a negative integer."""
     if isinstance(exponent, int) and exponent < 0 and not (x.dtype.is_floating_point or x.dtype.is_complex):
         raise RuntimeError("Integers to negative integer powers are not allowed.")
-    return aten.pow.Tensor_Scalar(x, exponent)
+    result: Tensor = aten.pow.Tensor_Scalar(x, exponent)
+    return result
 
 
 @allocates(aten.pow.Tensor_Scalar, aten.pow.Tensor_Scalar_out)
@@ -51,6 +53,6 @@ def power_by_number(call: Call) -> None:
     call.place_all()
 
 
-def _bring(call: Call, x: torch.Tensor, dtype: torch.dtype) -> None:
+def _bring(call: Call, x: Tensor, dtype: torch.dtype) -> None:
     if x.dtype != dtype:
         call.hold(x.numel() * dtype.itemsize)

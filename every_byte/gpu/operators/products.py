@@ -1,13 +1,17 @@
 """Matrix products: what CUDA refuses, how a Linear is composed, and what they take beside their results."""
 
-import torch
+from typing import Any
 
-from every_byte.gpu.memory.attachment import another_mode_is_on, attached
+import torch
+from torch import Tensor
+
+from every_byte.gpu.memory.attachment import another_mode_is_on
+from every_byte.gpu.memory.modes import attached
 
 from .launch.cublaslt import goes_to_lt
 from .launch.memory_formats import fresh
 from .no_kernel import no_kernel
-from .registry import Call, allocates, as_pytorch_does, composite, decomposed, returns
+from .registry import Call, Number, allocates, as_pytorch_does, composite, decomposed, returns
 
 aten = torch.ops.aten
 _MULTIPLIED = frozenset((torch.float32, torch.float64, torch.float16, torch.bfloat16))
@@ -15,7 +19,7 @@ _MULTIPLIED = frozenset((torch.float32, torch.float64, torch.float16, torch.bflo
 # ----------------------------------------------------------------------------------------------------- what is returned
 
 
-def _one_type(name: str, *tensors: torch.Tensor) -> None:
+def _one_type(name: str, *tensors: Tensor) -> None:
     """Matrix products want one type on CUDA, and of floating point what they multiply; meta does not look."""
     types = [x.dtype for x in tensors]
     if len(set(types)) > 1:
@@ -34,18 +38,19 @@ def _run_into_error(n_bytes: int) -> None:
 
 
 @returns(aten.mm.default)
-def _mm(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+def _mm(left: Tensor, right: Tensor) -> Tensor:
     """Contiguous; factors of two types are refused, as on CUDA."""
     if left.dtype != right.dtype and left.dim() == right.dim() == 2:  # found out on CUDA with the result in hand
         _run_into_error(left.shape[0] * right.shape[1] * left.element_size())
     _one_type("mm", left, right)
     if left.dim() == right.dim() == 2 and left.shape[1] == right.shape[0] and left.dtype == right.dtype:
         return fresh(left, (left.shape[0], right.shape[1]))
-    return aten.mm.default(left, right)
+    result: Tensor = aten.mm.default(left, right)
+    return result
 
 
 @returns(aten.bmm.default)
-def _bmm(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+def _bmm(left: Tensor, right: Tensor) -> Tensor:
     """As on meta; an outer product looks neither at the other factor's type nor at how many matrices it has.
 
     Raises: RuntimeError of float8, for which Triton cannot compile it. Source: torch/_native/ops/bmm_outer_product.
@@ -54,10 +59,11 @@ def _bmm(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
         raise RuntimeError("PassManager::run failed")
     if _is_outer(left, right) and (left.dtype != right.dtype or left.shape[0] != right.shape[0]):
         return fresh(left, (left.shape[0], left.shape[1], right.shape[2]))
-    return aten.bmm.default(left, right)
+    result: Tensor = aten.bmm.default(left, right)
+    return result
 
 
-def _is_outer(left: torch.Tensor, right: torch.Tensor) -> bool:
+def _is_outer(left: Tensor, right: Tensor) -> bool:
     """Whether a kernel of its own multiplies these batches."""
     has_one_term = left.dim() == right.dim() == 3 and left.shape[2] == right.shape[1] == 1
     is_outer = has_one_term and left.numel() and right.numel() and not left.is_complex()
@@ -65,44 +71,47 @@ def _is_outer(left: torch.Tensor, right: torch.Tensor) -> bool:
 
 
 @returns(aten.addmm.default)
-def _addmm(bias: torch.Tensor, left: torch.Tensor, right: torch.Tensor, **scales) -> torch.Tensor:
+def _addmm(bias: Tensor, left: Tensor, right: Tensor, **scales: Any) -> Tensor:
     """As mm."""
     _one_type("addmm", bias, left, right)
     if bias.shape == right.shape[1:] and bias.dtype == left.dtype and left.is_meta and right.is_meta:
         return _mm(left, right)
-    return aten.addmm.default(bias, left, right, **scales)
+    result: Tensor = aten.addmm.default(bias, left, right, **scales)
+    return result
 
 
 # ----------------------------------------------------------------------------------------------------- what is composed
 
 
 @composite(aten.linear.default)
-def _linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """The bias of a Linear over a non-contiguous input is added in place, unless the program has a dispatch mode on.
 
     Source: linear in aten/src/ATen/native/Linear.cpp, which asks isTensorSubclassLike.
     """
     if x.dim() == 2 or x.is_contiguous() or another_mode_is_on():
-        return as_pytorch_does(aten.linear.default, x, weight, bias)
+        result: Tensor = as_pytorch_does(aten.linear.default, x, weight, bias)
+        return result
     result = _times_transposed(x, weight)
     return result if bias is None else result.add_(bias)
 
 
-def _times_transposed(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+def _times_transposed(x: Tensor, weight: Tensor) -> Tensor:
     """One product of matrices if the weight requires grad, also in `inference_mode`, where its transpose forgets it.
 
     Source: should_fold in aten/src/ATen/native/LinearAlgebra.cpp.
     """
     if torch.is_inference_mode_enabled() and x.dim() > 2 and weight.requires_grad:
         rows = x.reshape(-1, x.shape[-1]).mm(weight.t())
-        return aten._unsafe_view(rows, (*x.shape[:-1], weight.shape[0]))
+        result: Tensor = aten._unsafe_view(rows, (*x.shape[:-1], weight.shape[0]))
+        return result
     return torch.matmul(x, weight.t())
 
 
 # -------------------------------------------------------------------------------------------------------- what is taken
 
 
-def _blas_reads(matrix: torch.Tensor) -> bool:
+def _blas_reads(matrix: Tensor) -> bool:
     """Whether cuBLAS can read this matrix where it lies, by rows or by columns."""
     (rows, columns), (down, right) = matrix.shape, matrix.stride()
     if (down == 1 and right >= max(1, rows)) or (right == 1 and down >= max(1, columns)):
@@ -134,14 +143,14 @@ def product_of_another_type(call: Call) -> None:
     _matrix_product(call, *call.args[:2])
 
 
-def _matrix_product(call: Call, left: torch.Tensor, right: torch.Tensor, by_lt: bool = False) -> None:
+def _matrix_product(call: Call, left: Tensor, right: Tensor, by_lt: bool = False) -> None:
     call.place_all()
     if left.numel() and right.numel():
         # PyTorch multiplies the transposes, for its rows are cuBLAS's columns: the right matrix is the first
         _multiply(call, [matrix for matrix in (right, left) if not _blas_reads(matrix)], by_lt)
 
 
-def _blas_reads_batch(batch: torch.Tensor, by_rows: bool, rows: int, columns: int) -> bool:
+def _blas_reads_batch(batch: Tensor, by_rows: bool, rows: int, columns: int) -> bool:
     """Whether cuBLAS can read this batch of matrices where it lies, given how the result lies."""
     fast, leading = (2, 1) if by_rows else (1, 2)
     strides = batch.stride()
@@ -197,23 +206,23 @@ def added_batched_product(call: Call) -> None:
 
 
 @decomposed(aten.vdot.default)
-def _vdot(x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+def _vdot(x: Tensor, other: Tensor) -> Tensor:
     """Of real numbers, a dot product. Source: vdot_cuda in aten/src/ATen/native/cuda/Blas.cpp."""
     return torch.dot(x.conj() if x.is_complex() else x, other)
 
 
 @decomposed(aten.addbmm.default)
-def _addbmm(x: torch.Tensor, left: torch.Tensor, right: torch.Tensor, *, beta=1, alpha=1) -> torch.Tensor:
+def _addbmm(x: Tensor, left: Tensor, right: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
     """The products one by one, each added in place. Source: addbmm_impl_ in native/LinearAlgebra.cpp."""
     shape = left.shape[1], right.shape[2]
     total = x.new_empty(0).resize_(shape).copy_(x.expand(shape))
-    for one, other in zip(left, right, strict=True):
-        total.addmm_(one, other, beta=beta, alpha=alpha)
+    for left_matrix, right_matrix in zip(left, right, strict=True):
+        total.addmm_(left_matrix, right_matrix, beta=beta, alpha=alpha)
         beta = 1
     return total
 
 
-def _multiply_batches(call: Call, left: torch.Tensor, right: torch.Tensor) -> None:
+def _multiply_batches(call: Call, left: Tensor, right: Tensor) -> None:
     (_, m, n), (_, across, down) = call.result.shape, call.result.stride()
     by_rows = not (across == 1 and (n == 1 or down >= max(1, m)))
     first, second = (right, left) if by_rows else (left, right)
@@ -222,9 +231,9 @@ def _multiply_batches(call: Call, left: torch.Tensor, right: torch.Tensor) -> No
     _multiply(call, [x for x, copy in zip((first, second), copied, strict=True) if copy])
 
 
-def _multiply(call: Call, copied: list[torch.Tensor], by_lt: bool = False) -> None:
+def _multiply(call: Call, copied: list[Tensor], by_lt: bool = False) -> None:
     """Contiguous copies of these operands, in this order, and the workspace while they are there."""
-    if call.result.dtype.is_complex and any(isinstance(x, torch.Tensor) and x.is_conj() for x in call.args):
+    if call.result.dtype.is_complex and any(isinstance(x, Tensor) and x.is_conj() for x in call.args):
         attached()[-1].not_modelled(f"{call.func.name()} of a conjugate")
     with call.scope():
         call.hold(*(x.numel() * x.element_size() for x in copied))

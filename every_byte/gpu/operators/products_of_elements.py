@@ -7,10 +7,15 @@ can know of, CUDA takes that longer way.
 Source: prod_backward and cumprod_backward in torch/csrc/autograd/FunctionsManual.cpp.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
+from torch import Tensor
+from torch._ops import OpOverload
 from torch.autograd import Function
 
-from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.modes import attached
 
 from .launch import cub
 from .registry import composite, contiguous_copies
@@ -19,14 +24,16 @@ from .selections import COUNT_BYTES
 aten = torch.ops.aten
 
 
-def _differentiably(function: type[Function], operator: torch._ops.OpOverload):
-    def compose(x: torch.Tensor, *args, dtype: torch.dtype | None = None) -> torch.Tensor:
+def _differentiably(function: type[Function], operator: OpOverload) -> Callable[..., Tensor]:
+    def compose(x: Tensor, *args: Any, dtype: torch.dtype | None = None) -> Tensor:
         """With a gradient for a tensor without zeros; where there is none to take, PyTorch's own operator."""
         is_floating = x.dtype.is_floating_point or x.dtype.is_complex
         if not (torch.is_grad_enabled() and x.requires_grad and is_floating):
             with torch._C._AutoDispatchBelowAutograd():
-                return operator(x, *args, dtype=dtype)
-        return function.apply(x, dtype, *args)
+                result: Tensor = operator(x, *args, dtype=dtype)
+                return result
+        result = function.apply(x, dtype, *args)
+        return result
 
     return compose
 
@@ -37,15 +44,16 @@ class Prod(Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(x, dtype):
-        return aten.prod.default(x, dtype=dtype)
+    def forward(x: Tensor, dtype: torch.dtype | None) -> Tensor:
+        result: Tensor = aten.prod.default(x, dtype=dtype)
+        return result
 
     @staticmethod
-    def setup_context(ctx, inputs, output):
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         ctx.save_for_backward(inputs[0], output)
 
     @staticmethod
-    def backward(ctx, gradient):
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         x, result = ctx.saved_tensors
         given, x = x.dtype, x.to(gradient.dtype)
         if x.dim() == 0:
@@ -62,16 +70,17 @@ class ProdOfRows(Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(x, dtype, dim, keepdim=False):
-        return aten.prod.dim_int(x, dim, keepdim, dtype=dtype)
+    def forward(x: Tensor, dtype: torch.dtype | None, dim: int, keepdim: bool = False) -> Tensor:
+        result: Tensor = aten.prod.dim_int(x, dim, keepdim, dtype=dtype)
+        return result
 
     @staticmethod
-    def setup_context(ctx, inputs, output):
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         ctx.save_for_backward(inputs[0], output)
         ctx.dim, ctx.keepdim, ctx.n_inputs = inputs[2], len(inputs) > 3 and inputs[3], len(inputs)
 
     @staticmethod
-    def backward(ctx, gradient):
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         x, result = ctx.saved_tensors
         given, x = x.dtype, x.to(gradient.dtype)
         if x.dim() == 0:
@@ -92,16 +101,17 @@ class Cumprod(Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(x, dtype, dim):
-        return aten.cumprod.default(x, dim, dtype=dtype)
+    def forward(x: Tensor, dtype: torch.dtype | None, dim: int) -> Tensor:
+        result: Tensor = aten.cumprod.default(x, dim, dtype=dtype)
+        return result
 
     @staticmethod
-    def setup_context(ctx, inputs, output):
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         ctx.save_for_backward(inputs[0], output)
         ctx.dim = inputs[2]
 
     @staticmethod
-    def backward(ctx, gradient):
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         x, result = ctx.saved_tensors
         given, x = x.dtype, x.to(gradient.dtype)
         if x.numel() <= 1 or x.shape[ctx.dim] == 1:
@@ -121,7 +131,7 @@ composite(aten.prod.dim_int)(_differentiably(ProdOfRows, aten.prod.dim_int))
 composite(aten.cumprod.default)(_differentiably(Cumprod, aten.cumprod.default))
 
 
-def _positions_of_none(zeros: torch.Tensor) -> None:
+def _positions_of_none(zeros: Tensor) -> None:
     """What `nonzero` takes where nothing is true: a count, and the scratch of CUB's count and selection.
 
     Source: nonzero_cuda_out_impl in aten/src/ATen/native/cuda/Nonzero.cu, as `select` of selections.py has it.

@@ -3,11 +3,16 @@
 Source: aten/src/ATen/native/RNN.cpp, cuda/RNN.cu, cudnn/RNN.cpp.
 """
 
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
 import torch
+from torch import Tensor
+from torch._ops import OpOverload
 
-from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.modes import attached
 
-from .registry import Call, allocates, as_pytorch_does, composite, decomposed, outputs_alone, returns
+from .registry import Call, Function, allocates, as_pytorch_does, composite, decomposed, outputs_alone, returns
 
 aten = torch.ops.aten
 OF_CUDNN = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
@@ -17,7 +22,7 @@ _NAMES = {_RNN_RELU: "nn.RNN", _RNN_TANH: "nn.RNN", _LSTM: "nn.LSTM", _GRU: "nn.
 outputs_alone("unsafe_split _cudnn_rnn _cudnn_rnn_backward")
 
 
-def is_for_cudnn(x: torch.Tensor) -> bool:
+def is_for_cudnn(x: Tensor) -> bool:
     """Whether cuDNN takes it. Source: cudnn_is_acceptable in aten/src/ATen/native/Convolution.cpp."""
     return torch.backends.cudnn.enabled and x.dtype in OF_CUDNN and x.numel() > 0
 
@@ -26,28 +31,36 @@ def is_for_cudnn(x: torch.Tensor) -> bool:
 
 
 @composite(aten.lstm_cell.default)
-def _lstm_cell(x, hx, w_ih, w_hh, b_ih=None, b_hh=None) -> tuple[torch.Tensor, torch.Tensor]:
+def _lstm_cell(
+    x: Tensor, hx: list[Tensor], w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Two products, and one kernel for the rest. Source: LSTMCell in RNN.cpp."""
     of_input = torch.matmul(x, w_ih.t())
     of_hidden = torch.matmul(hx[0], w_hh.t())
-    return aten._thnn_fused_lstm_cell.default(of_input, of_hidden, hx[1], b_ih, b_hh)[:2]
+    results: tuple[Tensor, Tensor] = aten._thnn_fused_lstm_cell.default(of_input, of_hidden, hx[1], b_ih, b_hh)[:2]
+    return results
 
 
 @composite(aten.gru_cell.default)
-def _gru_cell(x, hx, w_ih, w_hh, b_ih=None, b_hh=None) -> torch.Tensor:
+def _gru_cell(
+    x: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None
+) -> Tensor:
     """As above. Source: GRUCell in RNN.cpp."""
     of_input = torch.matmul(x, w_ih.t())
     of_hidden = torch.matmul(hx, w_hh.t())
-    return aten._thnn_fused_gru_cell.default(of_input, of_hidden, hx, b_ih, b_hh)[0]
+    result: Tensor = aten._thnn_fused_gru_cell.default(of_input, of_hidden, hx, b_ih, b_hh)[0]
+    return result
 
 
 @returns(aten._thnn_fused_lstm_cell.default)
-def _fused_lstm(of_input, of_hidden, cx, *biases):
+def _fused_lstm(
+    of_input: Tensor, of_hidden: Tensor, cx: Tensor, *biases: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
     return cx.new_empty(cx.shape), cx.new_empty(cx.shape), of_input.new_empty(of_input.shape)
 
 
 @returns(aten._thnn_fused_gru_cell.default)
-def _fused_gru(of_input, of_hidden, hx, *biases):
+def _fused_gru(of_input: Tensor, of_hidden: Tensor, hx: Tensor, *biases: Tensor | None) -> tuple[Tensor, Tensor]:
     return hx.new_empty(hx.shape), hx.new_empty((hx.shape[0], 5 * hx.shape[1]))
 
 
@@ -59,7 +72,9 @@ def fused_cell(call: Call) -> None:
 
 
 @returns(aten._thnn_fused_lstm_cell_backward_impl.default)
-def _fused_lstm_backward(g_hidden, g_cell, cx, cy, kept, has_bias):
+def _fused_lstm_backward(
+    g_hidden: Tensor | None, g_cell: Tensor | None, cx: Tensor, cy: Tensor, kept: Tensor, has_bias: bool
+) -> tuple[Tensor, Tensor, Tensor | None]:
     gates = kept.new_empty(kept.shape)
     return gates, cx.new_empty(cx.shape), gates.sum(0) if has_bias else None
 
@@ -71,7 +86,7 @@ def fused_lstm_backward(call: Call) -> None:
 
 
 @decomposed(aten._thnn_fused_gru_cell_backward.default)
-def _fused_gru_backward(g_hidden, kept, has_bias):
+def _fused_gru_backward(g_hidden: Tensor, kept: Tensor, has_bias: bool) -> tuple[Tensor | None, ...]:
     """The gradients of both products, of the state, and the sums of the first two."""
     rows, hidden = kept.shape[0], kept.shape[1] // 5
     of_input, of_hidden = (kept.new_empty((rows, 3 * hidden)) for _ in range(2))
@@ -83,21 +98,40 @@ def _fused_gru_backward(g_hidden, kept, has_bias):
 # --------------------------------------------------------------------------------------------------------------- layers
 
 
-def _layers(mode: int, x, states: list, params, has_biases, n_layers, dropout, train, bidirectional, batch_first):
+class _Settings(NamedTuple):
+    """What a layer is called with behind its parameters; packed sequences have no order of dimensions."""
+
+    has_biases: bool
+    n_layers: int
+    dropout: float
+    train: bool
+    bidirectional: bool
+    batch_first: bool = False
+
+    def per_direction(self, params: list[Tensor]) -> int:
+        """How many parameters one direction of one layer has."""
+        return len(params) // (self.n_layers * (2 if self.bidirectional else 1))
+
+
+def _layers(
+    mode: int, x: Tensor, states: list[Any], params: list[Tensor], settings: _Settings
+) -> tuple[Tensor, list[Any]]:
     """All layers, step by step: their outputs, and the last states of each."""
-    if batch_first:
+    if settings.batch_first:
         x = x.transpose(0, 1)
-    per = len(params) // (n_layers * (2 if bidirectional else 1))
+    per = settings.per_direction(params)
     weights = [params[i : i + per] for i in range(0, len(params), per)]
-    finals: list = []
-    for layer in range(n_layers):
-        x = _layer(mode, x, states, weights, bidirectional, finals)
-        if dropout and train and layer < n_layers - 1:
-            x = torch.dropout(x, dropout, True)
-    return x.transpose_(0, 1) if batch_first else x, finals
+    finals: list[Any] = []
+    for layer in range(settings.n_layers):
+        x = _layer(mode, x, states, weights, settings.bidirectional, finals)
+        if settings.dropout and settings.train and layer < settings.n_layers - 1:
+            x = torch.dropout(x, settings.dropout, True)
+    return x.transpose_(0, 1) if settings.batch_first else x, finals
 
 
-def _layer(mode: int, x, states: list, weights: list, bidirectional: bool, finals: list) -> torch.Tensor:
+def _layer(
+    mode: int, x: Tensor, states: list[Any], weights: list[list[Tensor]], bidirectional: bool, finals: list[Any]
+) -> Tensor:
     """One layer, in one direction or both; its last states are put to `finals`."""
     steps, outputs = list(x.unbind(0)), []
     for backwards in (False, True) if bidirectional else (False,):
@@ -110,7 +144,8 @@ def _layer(mode: int, x, states: list, weights: list, bidirectional: bool, final
     return torch.cat(outputs, outputs[0].dim() - 1) if bidirectional else outputs[0]
 
 
-def _step(mode: int, x, state, weights):
+def _step(mode: int, x: Tensor, state: Any, weights: list[Tensor]) -> Any:
+    """The next state: of an LSTM two tensors, else one."""
     if mode == _LSTM:
         return _lstm_cell(x, state, *weights)
     if mode == _GRU:
@@ -123,23 +158,32 @@ def _step(mode: int, x, state, weights):
     return both.tanh() if mode == _RNN_TANH else both.relu()
 
 
-def _of_cudnn(mode: int, x, hx, cx, params, has_biases, n_layers, dropout, train, bidirectional, batch_first, sizes=()):
+def _of_cudnn(
+    mode: int,
+    x: Tensor,
+    hx: Tensor,
+    cx: Tensor | None,
+    params: list[Tensor],
+    settings: _Settings,
+    sizes: Sequence[int] = (),
+) -> tuple[Tensor, Tensor, Tensor]:
     """cuDNN's outputs. What reserve and workspace it asks for, and how large its weights' buffer is, only it knows."""
     attached()[-1].not_modelled(f"{_NAMES[mode]} (cuDNN's reserve and workspace)")
     if torch.is_autocast_enabled("cuda") and x.dtype in (torch.float32, torch.float16, torch.bfloat16):
         dtype = torch.get_autocast_dtype("cuda")
         x, hx, *params = (y.to(dtype) for y in (x, hx, *params))
         cx = cx if cx is None else cx.to(dtype)
-    per = len(params) // (n_layers * (2 if bidirectional else 1))
+    per = settings.per_direction(params)
     hidden = params[1].shape[0] // {_LSTM: 4, _GRU: 3}.get(mode, 1)
     projected = hx.shape[2] if hx.shape[2] != hidden else 0
-    return aten._cudnn_rnn.default(
-        x, params, per, _flat(params), hx, cx, mode, hidden, projected, n_layers, bool(batch_first), dropout, train,
-        bidirectional, list(sizes), None,
+    results: tuple[Tensor, Tensor, Tensor] = aten._cudnn_rnn.default(
+        x, params, per, _flat(params), hx, cx, mode, hidden, projected, settings.n_layers, bool(settings.batch_first),
+        settings.dropout, settings.train, settings.bidirectional, list(sizes), None,
     )[:3]  # fmt: skip
+    return results
 
 
-def _flat(params: list[torch.Tensor]) -> torch.Tensor:
+def _flat(params: list[Tensor]) -> Tensor:
     """The buffer in which the weights lie, or a new one."""
     storage, total = params[0].untyped_storage(), sum(p.numel() for p in params)
     if all(p.untyped_storage()._cdata == storage._cdata for p in params):
@@ -148,10 +192,22 @@ def _flat(params: list[torch.Tensor]) -> torch.Tensor:
 
 
 @returns(aten._cudnn_rnn_backward.default)
-def _cudnn_backward(x, weights, per, buffer, hx, cx, output, g_output, g_hidden, g_cell, *rest):
+def _cudnn_backward(
+    x: Tensor,
+    weights: list[Tensor],
+    per: int,
+    buffer: Tensor,
+    hx: Tensor,
+    cx: Tensor | None,
+    output: Tensor,
+    g_output: Tensor | None,
+    g_hidden: Tensor | None,
+    g_cell: Tensor | None,
+    *rest: Any,
+) -> tuple[Tensor | None, Tensor | None, Tensor | None, list[Tensor | None]]:
     """The gradients of the weights lie in one buffer."""
     mask = rest[-1]
-    of_weights: list = [None] * len(weights)
+    of_weights: list[Tensor | None] = [None] * len(weights)
     if mask[3]:
         flat, at = buffer.new_empty(buffer.shape), 0
         for i, weight in enumerate(weights):
@@ -165,17 +221,17 @@ def _cudnn_backward(x, weights, per, buffer, hx, cx, output, g_output, g_hidden,
     )
 
 
-def _layer_of(mode: int, operator: torch._ops.OpOverload):
-    def kernel(x, hx, params, *settings):
-        states = list(hx) if mode == _LSTM else [hx, None]
+def _layer_of(mode: int, operator: OpOverload) -> Function:
+    def kernel(x: Tensor, hx: Any, params: list[Tensor], *settings: Any) -> Any:
+        first, cell = hx if mode == _LSTM else (hx, None)
         if is_for_cudnn(x):
-            output, *last = _of_cudnn(mode, x, *states, params, *settings)
+            output, *last = _of_cudnn(mode, x, first, cell, params, _Settings(*settings))
             return (output, *last) if mode == _LSTM else (output, last[0])
-        if mode == _LSTM and states[0].shape[-1] != states[1].shape[-1]:
+        if cell is not None and first.shape[-1] != cell.shape[-1]:
             attached()[-1].not_modelled("nn.LSTM of proj_size without cuDNN")
             return as_pytorch_does(operator, x, hx, params, *settings)
-        firsts = list(states[0].unbind(0)) if states[1] is None else list(zip(states[0].unbind(0), states[1].unbind(0)))
-        output, finals = _layers(mode, x, firsts, params, *settings)
+        firsts = list(first.unbind(0)) if cell is None else list(zip(first.unbind(0), cell.unbind(0)))
+        output, finals = _layers(mode, x, firsts, params, _Settings(*settings))
         if mode == _LSTM:
             return output, torch.stack([h for h, _ in finals], 0), torch.stack([c for _, c in finals], 0)
         return output, torch.stack(finals, 0)
@@ -183,13 +239,13 @@ def _layer_of(mode: int, operator: torch._ops.OpOverload):
     return kernel
 
 
-def _packed_layer_of(mode: int, operator: torch._ops.OpOverload):
-    def kernel(x, sizes, hx, params, *settings):
+def _packed_layer_of(mode: int, operator: OpOverload) -> Function:
+    def kernel(x: Tensor, sizes: Tensor, hx: Any, params: list[Tensor], *settings: Any) -> Any:
         if not is_for_cudnn(x):
             attached()[-1].not_modelled(f"{_NAMES[mode]} of packed sequences without cuDNN")
             return as_pytorch_does(operator, x, sizes, hx, params, *settings)
-        states = list(hx) if mode == _LSTM else [hx, None]
-        output, *last = _of_cudnn(mode, x, *states, params, *settings, False, sizes.tolist())
+        first, cell = hx if mode == _LSTM else (hx, None)
+        output, *last = _of_cudnn(mode, x, first, cell, params, _Settings(*settings), sizes.tolist())
         return (output, *last) if mode == _LSTM else (output, last[0])
 
     return kernel
@@ -201,7 +257,7 @@ for _mode, _packet in {_LSTM: aten.lstm, _GRU: aten.gru, _RNN_TANH: aten.rnn_tan
 
 
 @decomposed(aten._pack_padded_sequence.default)
-def _pack(x: torch.Tensor, lengths: torch.Tensor, batch_first: bool):
+def _pack(x: Tensor, lengths: Tensor, batch_first: bool) -> tuple[Tensor, Tensor]:
     """Runs of steps that equally many sequences have, each contiguous, joined. Source: PackedSequence.cpp."""
     x, ends = x.transpose(0, 1) if batch_first else x, lengths.tolist()
     if lengths.is_meta or ends != sorted(ends, reverse=True) or not ends or ends[-1] <= 0:

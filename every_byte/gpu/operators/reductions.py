@@ -1,29 +1,38 @@
 """Reductions: sums, means, norms, extremes, products, variances, and what they take beside their results."""
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import torch
+from torch import Tensor
 
-from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.modes import attached
+from every_byte.gpu.memory.physical import offset_of
 from every_byte.gpu.memory.specs import GPUSpec
 
 from .launch.memory_formats import fresh
 from .launch.reduction_grid import loop_nest, staging
 from .launch.units import HALF
-from .registry import Call, allocates, contiguous_copies, decomposed, returns
+from .registry import Call, Number, allocates, contiguous_copies, decomposed, returns
 
 aten = torch.ops.aten
+Dims = int | Sequence[int] | None
+"""Over which dimensions: None for all."""
+
+_Size = tuple[torch.Size, tuple[int, ...], frozenset[int], int, int, int]
 INDEXED_BYTES = 16
 """A value with its index, of which the larger is kept."""
 
 
-def reduced_dims(x: torch.Tensor, dims) -> set[int]:
+def reduced_dims(x: Tensor, dims: Dims) -> set[int]:
     """The dimensions over which `x` is reduced, non-negative: all of them for None or an empty list."""
     dims = [dims] if isinstance(dims, int) else dims
     return {dim % max(x.dim(), 1) for dim in dims} if dims else set(range(x.dim()))
 
 
-def reduce(call: Call, x: torch.Tensor, dims: set[int], output_bytes: int, accumulator_bytes: int = 0, vector: int = 4):
+def reduce(
+    call: Call, x: Tensor, dims: set[int], output_bytes: int, accumulator_bytes: int = 0, vector: int = 4
+) -> None:
     """Staging buffer and semaphores of a reduction of `x`, launch by launch.
 
     `accumulator_bytes` is the size in which it adds up (default: float32 for half types, else the input's own),
@@ -33,7 +42,7 @@ def reduce(call: Call, x: torch.Tensor, dims: set[int], output_bytes: int, accum
         return
     half = x.dtype in HALF
     accumulator_bytes = accumulator_bytes or (4 if half else x.element_size())
-    size = x.shape, x.stride(), frozenset(dims), x.element_size(), output_bytes, x.storage_offset()
+    size = x.shape, x.stride(), frozenset(dims), x.element_size(), output_bytes, offset_of(x)
     buffer, launches = _launches(size, call.memory.spec, half, accumulator_bytes, vector)
     with call.scope():
         call.hold(buffer)
@@ -42,7 +51,9 @@ def reduce(call: Call, x: torch.Tensor, dims: set[int], output_bytes: int, accum
 
 
 @lru_cache(4096)
-def _launches(size: tuple, spec: GPUSpec, half: bool, accumulator_bytes: int, vector: int) -> tuple[int, list]:
+def _launches(
+    size: _Size, spec: GPUSpec, half: bool, accumulator_bytes: int, vector: int
+) -> tuple[int, list[tuple[int, int]]]:
     """A buffer for all launches, and each one's staging and semaphores."""
     nest, output_bytes = loop_nest(*size), size[4]
     buffer = 0
@@ -52,14 +63,14 @@ def _launches(size: tuple, spec: GPUSpec, half: bool, accumulator_bytes: int, ve
     return buffer, list(staging(nest, spec, accumulator_bytes, vector))
 
 
-def _converted(call: Call, x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+def _converted(call: Call, x: Tensor, dtype: torch.dtype) -> Tensor:
     """The input in the type in which it is reduced: a copy, unless the kernel widens a half type as it reads."""
     if x.dtype == dtype or (x.dtype in HALF and dtype == torch.float32):
         return x
     return torch.empty_like(x, dtype=dtype)
 
 
-def _reduced(x: torch.Tensor, dim, keepdim: bool, dtype: torch.dtype | None) -> torch.Tensor | None:
+def _reduced(x: Tensor, dim: Dims, keepdim: bool, dtype: torch.dtype | None) -> Tensor | None:
     """Contiguous. Of tensors on meta, over dimensions that there are, each said once; every other case is PyTorch's."""
     dims = [] if dim is None else [dim] if isinstance(dim, int) else dim
     kept = reduced_dims(x, dims)
@@ -71,33 +82,34 @@ def _reduced(x: torch.Tensor, dim, keepdim: bool, dtype: torch.dtype | None) -> 
 
 
 @returns(aten.sum.default, aten.sum.dim_IntList)
-def _sum(x: torch.Tensor, dim=None, keepdim: bool = False, *, dtype=None) -> torch.Tensor:
+def _sum(x: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Tensor:
     result = _reduced(x, dim, keepdim, dtype)
     return aten.sum.dim_IntList(x, dim, keepdim, dtype=dtype) if result is None else result
 
 
 @returns(aten.mean.dim)
-def _mean(x: torch.Tensor, dim=None, keepdim: bool = False, *, dtype=None) -> torch.Tensor:
+def _mean(x: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Tensor:
     """As a sum's, of floating types."""
     if (dtype or x.dtype).is_floating_point:
         return _sum(x, dim, keepdim, dtype=dtype)
-    return aten.mean.dim(x, dim, keepdim, dtype=dtype)
+    result: Tensor = aten.mean.dim(x, dim, keepdim, dtype=dtype)
+    return result
 
 
 @returns(aten.mean.default)
-def _mean_of_all(x: torch.Tensor, *, dtype=None) -> torch.Tensor:
+def _mean_of_all(x: Tensor, *, dtype: torch.dtype | None = None) -> Tensor:
     """As above."""
     return _mean(x, dtype=dtype)
 
 
 @decomposed(aten.count_nonzero.dim_IntList)
-def _count_nonzero(x: torch.Tensor, dim: list[int]) -> torch.Tensor:
+def _count_nonzero(x: Tensor, dim: list[int]) -> Tensor:
     """Source: count_nonzero_cuda in aten/src/ATen/native/TensorAdvancedIndexing.cpp."""
     return (x if x.dtype == torch.bool else x != 0).sum(dim)
 
 
 @decomposed(aten.trace.default)
-def _trace(x: torch.Tensor) -> torch.Tensor:
+def _trace(x: Tensor) -> Tensor:
     """Source: trace_cuda in aten/src/ATen/native/cuda/TriangularOps.cu."""
     return x.diagonal().sum()
 
@@ -195,13 +207,16 @@ def variance(call: Call) -> None:
 
 
 @returns(aten.linalg_vector_norm.default)
-def _vector_norm(x: torch.Tensor, order=2, dim=None, keepdim: bool = False, *, dtype=None) -> torch.Tensor:
+def _vector_norm(
+    x: Tensor, order: Number = 2, dim: Dims = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
+) -> Tensor:
     """At once for real numbers and an order that is a number; PyTorch's own way makes many tensors on meta."""
     if isinstance(order, (int, float)) and x.dtype.is_floating_point and dtype is None:
         result = _reduced(x, dim, keepdim, None)
         if result is not None and all(x.shape[i] for i in reduced_dims(x, dim)):  # PyTorch says what is said of none
             return result
-    return aten.linalg_vector_norm.default(x, order, dim, keepdim, dtype=dtype)
+    norm: Tensor = aten.linalg_vector_norm.default(x, order, dim, keepdim, dtype=dtype)
+    return norm
 
 
 @allocates(
@@ -222,7 +237,7 @@ def vector_norm(call: Call) -> None:
     norm_of(call, given, dtype, reduced_dims(given, call.argument(2, "dim")))
 
 
-def norm_of(call: Call, given: torch.Tensor, dtype: torch.dtype, dims: set[int]) -> None:
+def norm_of(call: Call, given: Tensor, dtype: torch.dtype, dims: set[int]) -> None:
     """What a norm takes beside its result: a copy of the input in its type, staging, semaphores."""
     is_single = given.dim() > 0 and all(given.shape[dim] == 1 for dim in dims)
     x = torch.empty_like(given, dtype=dtype) if is_single and given.dtype != dtype else _converted(call, given, dtype)
@@ -231,7 +246,7 @@ def norm_of(call: Call, given: torch.Tensor, dtype: torch.dtype, dims: set[int])
     reduce(call, x, dims, real_bytes, real_bytes if x.is_complex() else 0)
 
 
-def _flag_complex(call: Call, x: torch.Tensor) -> None:
+def _flag_complex(call: Call, x: Tensor) -> None:
     if x.dtype.is_complex:
         attached()[-1].not_modelled(f"{call.func.name()} of complex numbers")
 
@@ -279,7 +294,7 @@ def histogram(call: Call) -> None:
             call.let_go(temporary)
 
 
-def _reduce_both(call: Call, x: torch.Tensor) -> None:
+def _reduce_both(call: Call, x: Tensor) -> None:
     """Of a contiguous copy. Source: aminmax_out in aten/src/ATen/native/TensorCompare.cpp."""
     call.hold(*contiguous_copies(x))
     reduce(call, x.contiguous(), reduced_dims(x, None), x.element_size(), 2 * x.element_size())

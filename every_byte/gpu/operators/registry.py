@@ -22,15 +22,20 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 import torch
+from torch import Tensor
 from torch._ops import OpOverload
 
 from every_byte.gpu.known.understood import is_elementwise
 from every_byte.gpu.memory.blocks import Block
+from every_byte.gpu.memory.calls import Args, Kwargs
 from every_byte.gpu.memory.storages import Memory, fills_memory
 from every_byte.gpu.memory.workspaces import WORKSPACE
 
 Function = Callable[..., Any]
 """A rule: it has an operator's own arguments, and returns what that returns."""
+
+Number = bool | int | float | complex
+"""A number among an operator's arguments."""
 
 Held = tuple[Block, int]
 """A block that no tensor holds, and the number of its allocation."""
@@ -70,9 +75,7 @@ class Call:
 
     __slots__ = ("func", "args", "kwargs", "result", "memory", "_held")
 
-    def __init__(
-        self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, memory: Memory
-    ) -> None:
+    def __init__(self, func: OpOverload, args: Args, kwargs: Kwargs, result: Any, memory: Memory) -> None:
         self.func, self.args, self.kwargs, self.result, self.memory = func, args, kwargs, result, memory
         self._held: list[Held | None] = []
 
@@ -80,7 +83,7 @@ class Call:
         """An argument that the caller may have given by its place, by its name, or not at all."""
         return self.args[position] if len(self.args) > position else self.kwargs.get(name, default)
 
-    def place(self, *tensors: torch.Tensor) -> None:
+    def place(self, *tensors: Tensor) -> None:
         """Allocate results, in this order; those whose storage is there already are left alone."""
         for tensor in tensors:
             self.memory.place_if_new(tensor)
@@ -89,7 +92,7 @@ class Call:
         """Allocate every result, first to last."""
         self.memory.place_results(self.result)
 
-    def place_resized(self, *tensors: torch.Tensor) -> None:
+    def place_resized(self, *tensors: Tensor) -> None:
         """Allocate results that begin empty and are resized, in this order; a deterministic run then fills each.
 
         Source: fill_resize_deterministic_ in aten/src/ATen/native/Resize.h.
@@ -150,15 +153,16 @@ class Call:
             self.memory.free(block, number)
 
 
-def contiguous_copies(*tensors: torch.Tensor | None) -> list[int]:
+def contiguous_copies(*tensors: Tensor | None) -> list[int]:
     """The sizes in bytes of the contiguous copies that a kernel makes of those tensors that do not lie so."""
-    return [x.numel() * x.element_size() for x in tensors if isinstance(x, torch.Tensor) and not x.is_contiguous()]
+    return [x.numel() * x.element_size() for x in tensors if isinstance(x, Tensor) and not x.is_contiguous()]
 
 
 def overload(name: str) -> OpOverload:
     """The operator of ATen by that name: "relu", "add.Tensor"."""
     packet, _, variant = name.partition(".")
-    return getattr(getattr(torch.ops.aten, packet), variant or "default")
+    operator: OpOverload = getattr(getattr(torch.ops.aten, packet), variant or "default")
+    return operator
 
 
 def returns(*operators: OpOverload, instead_of_composite: bool = False) -> Callable[[_F], _F]:
@@ -275,7 +279,8 @@ def as_pytorch_does(func: OpOverload, *args: Any, **kwargs: Any) -> Any:
 
 @cache
 def _key_of_composite(func: OpOverload) -> torch._C.DispatchKey:
-    return getattr(torch._C.DispatchKey, _by_its_own_host_code(func) or _IMPLICIT)
+    key: torch._C.DispatchKey = getattr(torch._C.DispatchKey, _by_its_own_host_code(func) or _IMPLICIT)
+    return key
 
 
 def import_late(namespace: str) -> None:

@@ -1,6 +1,11 @@
 """Resampling: upsampling of every kind, padding by what is there, patches to columns and back."""
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
+from torch import Tensor
+from torch._ops import OpOverload
 
 from .launch.memory_formats import copies_in, empty_in, suggested
 from .registry import Call, allocates, contiguous_copies, outputs_alone, returns
@@ -18,12 +23,12 @@ outputs_alone("""upsample_linear1d upsample_bicubic2d upsample_trilinear3d repli
 
 
 @returns(aten.upsample_bilinear2d.default)
-def _bilinear2d(x: torch.Tensor, *args, **kwargs) -> torch.Tensor:
+def _bilinear2d(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In the order that the input suggests, also where both orders are one and only strides differ."""
     return empty_in(suggested(x), aten.upsample_bilinear2d.default(x, *args, **kwargs))
 
 
-def _reads_channels_last(call: Call, x: torch.Tensor, result: torch.Tensor) -> bool:
+def _reads_channels_last(call: Call, x: Tensor, result: Tensor) -> bool:
     """Whether the kernel for channels last runs. Source: cuda/UpSampleNearest2d.cu, UpSampleBilinear2d.cu."""
     least = MANY_CHANNELS.get(call.func.overloadpacket.__name__, FEW)
     is_last = suggested(x) is torch.channels_last and x.shape[1] >= least
@@ -99,18 +104,18 @@ def smoothed_backward(call: Call) -> None:
 
 
 @returns(aten.pixel_shuffle.default)
-def _pixel_shuffle(x: torch.Tensor, r: int) -> torch.Tensor:
+def _pixel_shuffle(x: Tensor, r: int) -> Tensor:
     """Contiguous, however the input lies. Source: math_pixel_shuffle in aten/src/ATen/native/PixelShuffle.cpp."""
     return _moved(aten.pixel_shuffle.default, x, r)
 
 
 @returns(aten.pixel_unshuffle.default)
-def _pixel_unshuffle(x: torch.Tensor, r: int) -> torch.Tensor:
+def _pixel_unshuffle(x: Tensor, r: int) -> Tensor:
     """As above."""
     return _moved(aten.pixel_unshuffle.default, x, r)
 
 
-def _moved(operator: torch._ops.OpOverload, x: torch.Tensor, r: int) -> torch.Tensor:
+def _moved(operator: OpOverload, x: Tensor, r: int) -> Tensor:
     shape = operator(x, r).shape
     return x.new_empty(shape) if r > 1 else operator(x, r)
 
@@ -134,8 +139,8 @@ def reflection(call: Call) -> None:
 # ------------------------------------------------------------------------------------------------------------- patches
 
 
-def _resized(operator: torch._ops.OpOverload):
-    def kernel(x: torch.Tensor, *args) -> torch.Tensor:
+def _resized(operator: OpOverload) -> Callable[..., Tensor]:
+    def kernel(x: Tensor, *args: Any) -> Tensor:
         """Made as large as the input and then resized: a storage that was larger stays so."""
         shape = operator(x, *args).shape
         return x.new_empty(x.shape).resize_(shape)

@@ -1,8 +1,11 @@
 """Products of float8 matrices with scales: which cards have them, and what they take."""
 
-import torch
+from typing import Any
 
-from every_byte.gpu.memory.attachment import attached
+import torch
+from torch import Tensor
+
+from every_byte.gpu.memory.modes import attached
 
 from .registry import Call, allocates, returns
 
@@ -13,7 +16,7 @@ _SCALES_ROWS = 9, 0  # by cuBLASLt; on others by kernels whose workspace is not 
 
 
 @returns(aten._scaled_mm.default)
-def _scaled_mm(left: torch.Tensor, right: torch.Tensor, *scales, **options) -> torch.Tensor:
+def _scaled_mm(left: Tensor, right: Tensor, *scales: Any, **options: Any) -> Tensor:
     """As on meta. Raises: RuntimeError, as PyTorch does, on a card older than LEAST.
 
     Source: _scaled_mm_allowed_device in aten/src/ATen/native/cuda/ScaledBlas.cpp.
@@ -24,7 +27,8 @@ def _scaled_mm(left: torch.Tensor, right: torch.Tensor, *scales, **options) -> t
             "torch._scaled_mm is only supported on CUDA devices with compute capability >= 9.0 or 8.9, or ROCm MI300+: "
             f"{spec.name} has {'.'.join(map(str, spec.capability))}; multiply in bfloat16."
         )
-    return aten._scaled_mm.default(left, right, *scales, **options)
+    result: Tensor = aten._scaled_mm.default(left, right, *scales, **options)
+    return result
 
 
 @allocates(aten._scaled_mm.default)

@@ -1,8 +1,10 @@
 """What running sums, sort and topk allocate beside their results."""
 
 import torch
+from torch import Tensor
+from torch._ops import OpOverload
 
-from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.modes import attached
 from every_byte.gpu.memory.specs import GPUSpec
 
 from .launch import cub
@@ -41,7 +43,7 @@ def running_sum(call: Call) -> None:
     call.allocate_and_free(*sizes)
 
 
-def _sums_in_order(func: torch._ops.OpOverload, dtype: torch.dtype) -> bool:
+def _sums_in_order(func: OpOverload, dtype: torch.dtype) -> bool:
     """Whether a run must be repeatable, where CUB's sum is not: of floating types."""
     is_rounded = func.overloadpacket is aten.cumsum and (dtype.is_floating_point or dtype.is_complex)
     return is_rounded and torch.are_deterministic_algorithms_enabled()
@@ -99,7 +101,7 @@ def sort(call: Call) -> None:
         call.fill(INDEX_BYTES)
 
 
-def _sort_long_rows(call: Call, x: torch.Tensor, dim: int, values: torch.Tensor) -> None:
+def _sort_long_rows(call: Call, x: Tensor, dim: int, values: Tensor) -> None:
     """What does not lie row by row is copied, and so are results that lie otherwise.
 
     On CUDA results have the strides of a dense input, those of dimensions of 1 too.
@@ -116,7 +118,7 @@ def _sort_long_rows(call: Call, x: torch.Tensor, dim: int, values: torch.Tensor)
         remaining -= at_once
 
 
-def _rows_last(x: torch.Tensor, dim: int) -> tuple[int, ...]:
+def _rows_last(x: Tensor, dim: int) -> tuple[int, ...]:
     """The strides of a dense copy whose rows lie in one piece. Source: infer_dense_strides_dim_last in Sorting.cpp."""
     strides, step = [0] * x.dim(), 1
     others = [i for i in range(x.dim()) if i != dim]

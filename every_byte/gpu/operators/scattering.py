@@ -1,10 +1,14 @@
 """Values that are put where others say, and meet there: reductions by index, overlapping windows."""
 
+from typing import Any
+
 import torch
+from torch import Tensor
+from torch._ops import OpOverload
 from torch._prims_common import alert_not_deterministic
 
 from .launch.units import INDEX_BYTES
-from .registry import Call, allocates, repeated
+from .registry import Call, Number, allocates, repeated
 
 aten = torch.ops.aten
 ADDED_UP = ("sum", "add", "mean")
@@ -12,15 +16,14 @@ ADDED_UP = ("sum", "add", "mean")
 # --------------------------------------------------------------------------------------------- in a deterministic run
 
 
-def _result(func: torch._ops.OpOverload, x: torch.Tensor) -> torch.Tensor:
+def _result(func: OpOverload, x: Tensor) -> Tensor:
     """What is written into: the tensor itself, or a contiguous copy."""
-    return x if func.overloadpacket.__name__.endswith("_") else torch.empty_like(x, **CONTIGUOUS).copy_(x)
+    if func.overloadpacket.__name__.endswith("_"):
+        return x
+    return torch.empty_like(x, memory_format=torch.contiguous_format).copy_(x)
 
 
-CONTIGUOUS = {"memory_format": torch.contiguous_format}
-
-
-def _put(result: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor, adds: bool) -> None:
+def _put(result: Tensor, dim: int, index: Tensor, source: Tensor, adds: bool) -> None:
     """Each value goes to a place that a list for each dimension says; where a list is expanded, one for all is enough.
 
     Source: _scatter_via_index_put in aten/src/ATen/native/TensorAdvancedIndexing.cpp.
@@ -43,7 +46,7 @@ def _put(result: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tens
     aten.index_put_.default(result, lists, source, adds)
 
 
-def _scatter(func, x, dim, index, source, adds: bool) -> torch.Tensor:
+def _scatter(func: OpOverload, x: Tensor, dim: int, index: Tensor, source: Tensor, adds: bool) -> Tensor:
     result = _result(func, x)
     if index.numel():
         _put(result, dim % max(x.dim(), 1), index, source, adds)
@@ -51,17 +54,17 @@ def _scatter(func, x, dim, index, source, adds: bool) -> torch.Tensor:
 
 
 @repeated(aten.scatter.src, aten.scatter_.src)
-def _scatter_src(func, x, dim, index, source) -> torch.Tensor:
+def _scatter_src(func: OpOverload, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     return _scatter(func, x, dim, index, source, False)
 
 
 @repeated(aten.scatter_add.default, aten.scatter_add_.default)
-def _scatter_add(func, x, dim, index, source) -> torch.Tensor:
+def _scatter_add(func: OpOverload, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     return _scatter(func, x, dim, index, source, True)
 
 
 @repeated(aten.scatter.reduce, aten.scatter_.reduce)
-def _scatter_with(func, x, dim, index, source, *, reduce) -> torch.Tensor:
+def _scatter_with(func: OpOverload, x: Tensor, dim: int, index: Tensor, source: Tensor, *, reduce: str) -> Any:
     if reduce in ADDED_UP:
         return _scatter(func, x, dim, index, source, True)
     result = _result(func, x)
@@ -71,7 +74,9 @@ def _scatter_with(func, x, dim, index, source, *, reduce) -> torch.Tensor:
 
 
 @repeated(aten.scatter_reduce.two, aten.scatter_reduce_.two)
-def _scatter_reduce(func, x, dim, index, source, reduction, *, include_self=True) -> torch.Tensor:
+def _scatter_reduce(
+    func: OpOverload, x: Tensor, dim: int, index: Tensor, source: Tensor, reduction: str, *, include_self: bool = True
+) -> Any:
     """Of a mean, the ones are added up so, too. Source: scatter_reduce_two, as above."""
     if reduction not in ADDED_UP:
         if reduction == "prod":
@@ -94,7 +99,7 @@ def _scatter_reduce(func, x, dim, index, source, reduction, *, include_self=True
 
 
 @repeated(aten.index_add.default, aten.index_add_.default)
-def _index_add(func, x, dim, index, source, *, alpha=1) -> torch.Tensor:
+def _index_add(func: OpOverload, x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1) -> Tensor:
     """Source: index_add_cuda_impl in aten/src/ATen/native/cuda/Indexing.cu."""
     result = _result(func, x)
     aten.index_put_.default(result, [None] * (dim % max(x.dim(), 1)) + [index], source * alpha, True)
@@ -102,7 +107,7 @@ def _index_add(func, x, dim, index, source, *, alpha=1) -> torch.Tensor:
 
 
 @repeated(aten.index_copy.default, aten.index_copy_.default)
-def _index_copy(func, x, dim, index, source) -> torch.Tensor:
+def _index_copy(func: OpOverload, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """Source: index_copy_out in aten/src/ATen/native/TensorAdvancedIndexing.cpp."""
     result = _result(func, x)
     aten.index_put_.default(result, [None] * (dim % max(x.dim(), 1)) + [index], source, False)

@@ -1,35 +1,39 @@
 """Operations whose result is as large as values say: the values are known, or the operation is refused (dispatch/)."""
 
 import math
+from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Any, TypeVar
 
 import torch
+from torch import Tensor
 
 from every_byte.gpu.known.reading import known_values
-from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.modes import attached
 
 from .launch import cub
 from .launch.units import INDEX_BYTES, div_up
-from .registry import Call, allocates, contiguous_copies, decomposed, returns
+from .registry import Call, Held, allocates, contiguous_copies, decomposed, returns
 
 aten = torch.ops.aten
 COUNT_BYTES = 4
 STATIC_TILE = 512 * 16
 MASKS = (torch.bool, torch.uint8)
+_Placed = TypeVar("_Placed")
 
 
-def n_selected(x: torch.Tensor) -> int:
+def n_selected(x: Tensor) -> int:
     """How many elements are other than 0: by what is known; while a tensor is printed, none of those that are not."""
     values = known_values(x) if x.is_meta else x
     return 0 if values is None else int(values.count_nonzero())
 
 
-def positions_of(x: torch.Tensor) -> torch.Tensor:
+def positions_of(x: Tensor) -> Tensor:
     """What `nonzero` returns: a row for each element that is other than 0, laid out by dimensions."""
     return torch.empty((x.dim(), n_selected(x)), dtype=torch.int64, device="meta").t()
 
 
-def select(call: Call, x: torch.Tensor, place) -> object:
+def select(call: Call, x: Tensor, place: Callable[[], _Placed]) -> _Placed:
     """Positions of what is other than 0: counted, and then, in the block that `place` takes for them, written.
 
     Source: nonzero_cuda_out_impl in aten/src/ATen/native/cuda/Nonzero.cu.
@@ -48,18 +52,24 @@ def select(call: Call, x: torch.Tensor, place) -> object:
 
 
 @returns(aten.index.Tensor)
-def _index(x: torch.Tensor, indices: list) -> torch.Tensor:
+def _index(x: Tensor, indices: list[Tensor | None]) -> Tensor:
     """A mask on the GPU stands for the positions where it is true."""
     if not any(i is not None and i.is_meta and i.dtype in MASKS for i in indices):
-        return aten.index.Tensor(x, indices)
-    lists: list[torch.Tensor | None] = []
+        result: Tensor = aten.index.Tensor(x, indices)
+        return result
+    lists: list[Tensor | None] = []
     for i in indices:
-        is_mask = i is not None and i.is_meta and i.dtype in MASKS
-        lists += positions_of(i).unbind(1) if is_mask else [i]
-    return aten.index.Tensor(x, lists)
+        if i is not None and i.is_meta and i.dtype in MASKS:
+            lists += positions_of(i).unbind(1)
+        else:
+            lists.append(i)
+    result = aten.index.Tensor(x, lists)
+    return result
 
 
-def is_fill(x: torch.Tensor, indices, values: torch.Tensor | None = None, accumulate: bool = False, *rest) -> bool:
+def is_fill(
+    x: Tensor, indices: Iterable[Tensor | None], values: Tensor | None = None, accumulate: bool = False, *rest: Any
+) -> bool:
     """Whether one number is put where one mask on the GPU is true: then CUDA fills."""
     given = [i for i in indices if i is not None]
     if values is None or accumulate:
@@ -68,10 +78,10 @@ def is_fill(x: torch.Tensor, indices, values: torch.Tensor | None = None, accumu
     return is_mask and values.numel() == 1 and not values.is_meta
 
 
-def split_masks(call: Call, indices) -> tuple[list[torch.Tensor | None], list]:
+def split_masks(call: Call, indices: Iterable[Tensor | None]) -> tuple[list[Tensor | None], list[Held | None]]:
     """The indices, with a list of positions for each dimension of a mask; and what those take that lie on the GPU."""
-    lists: list[torch.Tensor | None] = []
-    blocks: list = []
+    lists: list[Tensor | None] = []
+    blocks: list[Held | None] = []
     for i in indices:
         if i is None or i.dtype not in MASKS:
             lists.append(i)
@@ -110,7 +120,7 @@ def nonzero_static(call: Call) -> None:
 
 
 @returns(aten.masked_select.default)
-def _masked_select(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+def _masked_select(x: Tensor, mask: Tensor) -> Tensor:
     return x.new_empty(n_selected(mask.expand(torch.broadcast_shapes(x.shape, mask.shape))))
 
 
@@ -135,7 +145,7 @@ def masked_scatter(call: Call) -> None:
 
 
 @decomposed(aten.masked_scatter_backward.default)
-def _masked_scatter_backward(gradient: torch.Tensor, mask: torch.Tensor, shape: list[int]) -> torch.Tensor:
+def _masked_scatter_backward(gradient: Tensor, mask: Tensor, shape: list[int]) -> Tensor:
     """What the mask selects, and zeros for what was not needed of the source.
 
     Source: masked_scatter_backward_symint in aten/src/ATen/native/TensorAdvancedIndexing.cpp.

@@ -8,7 +8,7 @@ from math import ceil, prod, sqrt
 import torch
 from torch.distributed.fsdp._fully_shard import _fsdp_collectives  # noqa: F401  (defines the operators)
 
-from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.modes import attached
 
 from .exchanges import note
 from .launch.tensor_iterator import is_dense

@@ -1,6 +1,9 @@
 """Softmax and dropout: by which kernels CUDA computes them, what these return, and what they take."""
 
+from typing import Any
+
 import torch
+from torch import Tensor
 
 from .creation import new_like
 from .elementwise import refuse_integers
@@ -16,23 +19,27 @@ outputs_alone("native_dropout_backward")
 
 
 @composite(aten.softmax.int)
-def _softmax(x: torch.Tensor, dim: int, dtype: torch.dtype | None = None) -> torch.Tensor:
+def _softmax(x: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
     """float16 to float32 is one kernel on CUDA. Source: softmax in aten/src/ATen/native/SoftMax.cpp."""
     if x.dtype == torch.float16 and dtype == torch.float32:
-        return aten._softmax(x, dim, True)
-    return as_pytorch_does(aten.softmax.int, x, dim, dtype)
+        result: Tensor = aten._softmax(x, dim, True)
+        return result
+    result = as_pytorch_does(aten.softmax.int, x, dim, dtype)
+    return result
 
 
 @composite(aten.log_softmax.int)
-def _log_softmax(x: torch.Tensor, dim: int, dtype: torch.dtype | None = None) -> torch.Tensor:
+def _log_softmax(x: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
     """As softmax."""
     if x.dtype == torch.float16 and dtype == torch.float32:
-        return aten._log_softmax(x, dim, True)
-    return as_pytorch_does(aten.log_softmax.int, x, dim, dtype)
+        result: Tensor = aten._log_softmax(x, dim, True)
+        return result
+    result = as_pytorch_does(aten.log_softmax.int, x, dim, dtype)
+    return result
 
 
 @returns(aten._softmax.default, aten._log_softmax.default)
-def _softmax_forward(x: torch.Tensor, dim: int, half_to_float: bool) -> torch.Tensor:
+def _softmax_forward(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
     """Contiguous on CUDA, however the input lies."""
     if not -max(x.dim(), 1) <= dim < max(x.dim(), 1):
         end = max(x.dim(), 1)
@@ -42,7 +49,7 @@ def _softmax_forward(x: torch.Tensor, dim: int, half_to_float: bool) -> torch.Te
 
 
 @returns(aten._softmax_backward_data.default, aten._log_softmax_backward_data.default)
-def _softmax_backward(gradient, output, dim: int, input_dtype: torch.dtype) -> torch.Tensor:
+def _softmax_backward(gradient: Tensor, output: Tensor, dim: int, input_dtype: torch.dtype) -> Tensor:
     return fresh(gradient, dtype=input_dtype)
 
 
@@ -76,29 +83,32 @@ def log_softmax_backward(call: Call) -> None:
 
 
 @composite(aten.dropout.default)
-def _dropout(x: torch.Tensor, p: float, train: bool) -> torch.Tensor:
+def _dropout(x: Tensor, p: float, train: bool) -> Tensor:
     """Dropout that does something is one fused kernel on CUDA, with a boolean mask.
 
     Source: is_fused_kernel_acceptable in aten/src/ATen/native/Dropout.cpp, which asks for CUDA by name.
     """
     if train and 0 < p < 1 and x.numel():
         return torch.native_dropout(x, p, train)[0]
-    return as_pytorch_does(aten.dropout.default, x, p, train)
+    result: Tensor = as_pytorch_does(aten.dropout.default, x, p, train)
+    return result
 
 
 @returns(aten.native_dropout.default)
-def _native_dropout(x: torch.Tensor, p: float, train: bool | None) -> tuple[torch.Tensor, torch.Tensor]:
+def _native_dropout(x: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
     if train is False or not 0 < p < 1:
-        return aten.native_dropout.default(x, p, train)
+        results: tuple[Tensor, Tensor] = aten.native_dropout.default(x, p, train)
+        return results
     return new_like(x, x.dtype), new_like(x, torch.bool)
 
 
 @returns(aten.native_dropout_backward.default)
-def _native_dropout_backward(gradient: torch.Tensor, mask: torch.Tensor, scale: float) -> torch.Tensor:
+def _native_dropout_backward(gradient: Tensor, mask: Tensor, scale: float) -> Tensor:
     """In the memory format that the gradient suggests on CUDA: contiguous, however it lies, unless channels last."""
     channels_last = _CHANNELS_LAST.get(gradient.dim())
     if channels_last and (not gradient.is_contiguous() or gradient.is_contiguous(memory_format=channels_last)):
-        return aten.native_dropout_backward.default(gradient, mask, scale)
+        result: Tensor = aten.native_dropout_backward.default(gradient, mask, scale)
+        return result
     return fresh(gradient)
 
 
@@ -110,7 +120,7 @@ def fused_dropout(call: Call) -> None:
 
 
 @returns(aten.rrelu_with_noise.default)
-def _random_relu(x: torch.Tensor, *others) -> torch.Tensor:
+def _random_relu(x: Tensor, *others: Any) -> Tensor:
     """Contiguous, however the input lies.
 
     Source: rrelu_with_noise_cuda in aten/src/ATen/native/cuda/RreluWithNoise.cu.

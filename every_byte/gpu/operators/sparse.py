@@ -4,13 +4,16 @@ A sparse tensor has no memory of its own: it lies where its indices and its valu
 """
 
 from sys import getrefcount
+from typing import Any
 
 import torch
+from torch import Tensor
+from torch._ops import OpOverload
 
-from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.modes import attached
 from every_byte.interpreter import OF_THE_QUESTION
 
-from .registry import Call, allocates, on_sparse
+from .registry import Call, Number, allocates, on_sparse
 from .sparse_tensors import add_to_dense
 
 aten = torch.ops.aten
@@ -26,13 +29,13 @@ def made_of_parts(_call: Call) -> None:
     *(aten._indices.default, aten._values.default, aten._nnz.default, aten.sparse_dim.default, aten.dense_dim.default),
     *(aten.is_coalesced.default, aten.detach.default, aten.is_same_size.default),
 )
-def _parts(func, *args, **kwargs):
+def _parts(func: OpOverload, *args: Any, **kwargs: Any) -> Any:
     """What a sparse tensor is made of, and another that is made of the same."""
     return func(*args, **kwargs)
 
 
 @on_sparse(aten.clone.default)
-def _clone(_func, x: torch.Tensor, *, memory_format=None) -> torch.Tensor:
+def _clone(_func: OpOverload, x: Tensor, *, memory_format: torch.memory_format | None = None) -> Tensor:
     """The values are copied before the indices; autograd's first gradient of a leaf is not copied at all.
 
     Source: copy_into_sparse in aten/src/ATen/SparseTensorUtils.h; AccumulateGrad::accumulateGrad in
@@ -53,7 +56,7 @@ def _is_accumulated() -> bool:
 
 
 @on_sparse(aten.add_.Tensor)
-def _add_(_func, x: torch.Tensor, other: torch.Tensor, *, alpha=1) -> torch.Tensor:
+def _add_(_func: OpOverload, x: Tensor, other: Tensor, *, alpha: Number = 1) -> Any:
     """Into a dense tensor: each row where its index says. Into a sparse one: behind its own rows, as below.
 
     Source: add_out_dense_sparse_cuda in aten/src/ATen/native/sparse/cuda/SparseCUDATensorMath.cu.
@@ -65,7 +68,7 @@ def _add_(_func, x: torch.Tensor, other: torch.Tensor, *, alpha=1) -> torch.Tens
         return NotImplemented if add_to_dense(x, other, alpha, in_place=True) is None else x
 
 
-def _become(x: torch.Tensor, indices: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+def _become(x: Tensor, indices: Tensor, values: Tensor) -> Tensor:
     old_indices, old_values = x._indices(), x._values()
     x.data = _made(x, indices, values)
     del old_values, old_indices  # in this order, as variables of the host code go
@@ -73,7 +76,7 @@ def _become(x: torch.Tensor, indices: torch.Tensor, values: torch.Tensor) -> tor
 
 
 @on_sparse(aten.add.Tensor)
-def _add(_func, x: torch.Tensor, other: torch.Tensor, *, alpha=1) -> torch.Tensor:
+def _add(_func: OpOverload, x: Tensor, other: Tensor, *, alpha: Number = 1) -> Any:
     """Two sparse tensors, one behind the other. Source: as above, add_out_sparse_cuda."""
     if not x.is_sparse and other.is_sparse:
         with attached()[-1].seeing():
@@ -83,7 +86,7 @@ def _add(_func, x: torch.Tensor, other: torch.Tensor, *, alpha=1) -> torch.Tenso
     return NotImplemented if joined is None else _made(x, *joined)
 
 
-def _joined(x: torch.Tensor, other: torch.Tensor, alpha) -> tuple[torch.Tensor, torch.Tensor] | None:
+def _joined(x: Tensor, other: Tensor, alpha: Number) -> tuple[Tensor, Tensor] | None:
     """The indices and values of both, not merged; None for what is not known: where they would be, by their values."""
     both_sparse = x.is_sparse and other.is_sparse
     if not both_sparse or x.dtype != other.dtype or not 0 < x._nnz() <= x.numel() - other._nnz() < x.numel():
@@ -94,9 +97,9 @@ def _joined(x: torch.Tensor, other: torch.Tensor, alpha) -> tuple[torch.Tensor, 
 
 
 @on_sparse(aten.mul_.Tensor, aten.mul.Tensor)
-def _mul(func, x: torch.Tensor, number) -> torch.Tensor:
+def _mul(func: OpOverload, x: Tensor, number: Tensor | Number) -> Any:
     """By a number: new indices and values, in place too. Source: as above, mul_out_sparse_scalar."""
-    if not isinstance(x, torch.Tensor) or not x.is_sparse or isinstance(number, torch.Tensor) and number.dim():
+    if not isinstance(x, Tensor) or not x.is_sparse or isinstance(number, Tensor) and number.dim():
         return NotImplemented
     with attached()[-1].seeing():
         indices, values = x._indices().clone(), x._values() * number
@@ -104,7 +107,7 @@ def _mul(func, x: torch.Tensor, number) -> torch.Tensor:
 
 
 @on_sparse(aten.neg.default)
-def _neg(_func, x: torch.Tensor) -> torch.Tensor:
+def _neg(_func: OpOverload, x: Tensor) -> Tensor:
     """A copy, values first, which is changed in place. Source: copy_into_sparse, as of `_clone`; recorded events."""
     with attached()[-1].seeing():
         values = x._values().clone()
@@ -113,7 +116,7 @@ def _neg(_func, x: torch.Tensor) -> torch.Tensor:
 
 
 @on_sparse(aten._foreach_mul_.Scalar)
-def _mul_each_(_func, tensors: list[torch.Tensor], number) -> None:
+def _mul_each_(_func: OpOverload, tensors: list[Tensor], number: Number) -> None:
     """One after the other, as lists are treated of which something is sparse."""
     with attached()[-1].seeing():
         for x in tensors:
@@ -121,15 +124,16 @@ def _mul_each_(_func, tensors: list[torch.Tensor], number) -> None:
 
 
 @on_sparse(aten._foreach_add_.List)
-def _add_each_(_func, tensors: list[torch.Tensor], others: list[torch.Tensor], *, alpha=1) -> None:
+def _add_each_(_func: OpOverload, tensors: list[Tensor], others: list[Tensor], *, alpha: Number = 1) -> None:
     """As above."""
     with attached()[-1].seeing():
         for x, other in zip(tensors, others, strict=True):
             x.add_(other, alpha=alpha)
 
 
-def _made(like: torch.Tensor, indices: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    return aten._sparse_coo_tensor_with_dims_and_tensors.default(
+def _made(like: Tensor, indices: Tensor, values: Tensor) -> Tensor:
+    result: Tensor = aten._sparse_coo_tensor_with_dims_and_tensors.default(
         like.sparse_dim(), like.dense_dim(), like.shape, indices, values,
         dtype=values.dtype, layout=torch.sparse_coo, device=values.device,
     )  # fmt: skip
+    return result

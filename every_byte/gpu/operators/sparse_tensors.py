@@ -4,36 +4,52 @@ How many entries are left once equal indices are merged depends on the indices: 
 else as many are counted as there were, and that is said.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
+from torch import Tensor
+from torch._ops import OpOverload
 
 from every_byte.gpu.known.evaluation import on_the_cpu
 from every_byte.gpu.known.noting import note
 from every_byte.gpu.known.reading import known_values
-from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.modes import attached
 from every_byte.gpu.memory.physical import META
 from every_byte.gpu.memory.records import RECORDS
 
 from .launch import cub
 from .launch.units import INDEX_BYTES
 from .no_kernel import scalar_name
-from .registry import on_sparse
+from .registry import Number, on_sparse
 
 aten = torch.ops.aten
 _INT_BYTES = 4
 
 
-def made(like: torch.Tensor, indices: torch.Tensor, values: torch.Tensor, shape=None, merged=None) -> torch.Tensor:
+def made(
+    like: Tensor, indices: Tensor, values: Tensor, shape: Sequence[int] | None = None, merged: bool | None = None
+) -> Tensor:
     """A sparse tensor of these parts, of another one's shape and dimensions."""
-    return aten._sparse_coo_tensor_with_dims_and_tensors.default(
+    result: Tensor = aten._sparse_coo_tensor_with_dims_and_tensors.default(
         like.sparse_dim(), like.dense_dim(), like.shape if shape is None else shape, indices, values,
         dtype=values.dtype, layout=torch.sparse_coo, device=values.device, is_coalesced=merged,
     )  # fmt: skip
+    return result
 
 
 @on_sparse(aten._to_copy.default)
 def _to_copy(
-    _func, x, *, dtype=None, layout=None, device=None, pin_memory=None, non_blocking=False, memory_format=None
-):
+    _func: OpOverload,
+    x: Tensor,
+    *,
+    dtype: torch.dtype | None = None,
+    layout: torch.layout | None = None,
+    device: torch.device | None = None,
+    pin_memory: bool | None = None,
+    non_blocking: bool = False,
+    memory_format: torch.memory_format | None = None,
+) -> Any:
     """Indices, then values. Source: _to_copy in aten/src/ATen/native/TensorConversions.cpp."""
     if x.layout is not torch.sparse_coo or layout not in (None, torch.sparse_coo):
         return NotImplemented
@@ -45,13 +61,14 @@ def _to_copy(
 
 
 @on_sparse(aten.indices.default, aten.values.default)
-def _merged_parts(func, x: torch.Tensor) -> torch.Tensor:
+def _merged_parts(func: OpOverload, x: Tensor) -> Tensor:
     """A view of a part of a merged tensor. Raises: RuntimeError for another one, as PyTorch does."""
-    return func(x)
+    result: Tensor = func(x)
+    return result
 
 
 @on_sparse(aten._coalesce.default)
-def _coalesce(_func, x: torch.Tensor) -> torch.Tensor:
+def _coalesce(_func: OpOverload, x: Tensor) -> Tensor:
     """Indices as one number each, two lists of positions, a sort and a selection; then values, and indices again.
 
     Source: _coalesce_sparse_cuda in aten/src/ATen/native/sparse/cuda/SparseCUDATensor.cu; flatten_indices in
@@ -77,7 +94,7 @@ def _coalesce(_func, x: torch.Tensor) -> torch.Tensor:
     return made(x, indices, values, merged=True)
 
 
-def _merged(x: torch.Tensor) -> torch.Tensor | None:
+def _merged(x: Tensor) -> Tensor | None:
     """The indices that are left, sorted, on the CPU; None where they are not known, which is said."""
     indices = known_values(x._indices())
     if indices is None:
@@ -88,17 +105,18 @@ def _merged(x: torch.Tensor) -> torch.Tensor | None:
         )
         return None
     with on_the_cpu():
-        return torch.unique(indices, dim=1)
+        result: Tensor | None = torch.unique(indices, dim=1)
+        return result
 
 
-def _flattened(indices: torch.Tensor, *, copied: bool) -> torch.Tensor:
+def _flattened(indices: Tensor, *, copied: bool) -> Tensor:
     """Each index as one number: of one dimension what is there, or a copy."""
     if len(indices) > 1:
         return torch.arange(indices.shape[1], device=META)
     return indices.squeeze(0).clone() if copied else indices.squeeze(0)
 
 
-def add_to_dense(x: torch.Tensor, other: torch.Tensor, alpha, *, in_place: bool) -> torch.Tensor | None:
+def add_to_dense(x: Tensor, other: Tensor, alpha: Number, *, in_place: bool) -> Tensor | None:
     """Add a sparse tensor to a dense one, in the type of numbers of both; None for what is not known.
 
     What is not of that type is copied to it; in place, the sum is then copied back.
@@ -129,7 +147,7 @@ def add_to_dense(x: torch.Tensor, other: torch.Tensor, alpha, *, in_place: bool)
     return x
 
 
-def _add_entries(total: torch.Tensor, other: torch.Tensor, values: torch.Tensor, alpha) -> None:
+def _add_entries(total: Tensor, other: Tensor, values: Tensor, alpha: Number) -> None:
     if values.numel() and other.is_coalesced():
         if other.dense_dim():
             values = values.contiguous()
@@ -143,7 +161,7 @@ def _add_entries(total: torch.Tensor, other: torch.Tensor, values: torch.Tensor,
 
 
 @on_sparse(aten._to_dense.default)
-def _to_dense(_func, x: torch.Tensor, dtype=None, masked_grad=None) -> torch.Tensor:
+def _to_dense(_func: OpOverload, x: Tensor, dtype: torch.dtype | None = None, masked_grad: bool | None = None) -> Any:
     """Zeros, to which it is added. Source: sparse_to_dense in aten/src/ATen/native/TensorConversions.cpp."""
     if dtype is not None and dtype != x.dtype or x.layout is not torch.sparse_coo:
         return NotImplemented
@@ -153,7 +171,7 @@ def _to_dense(_func, x: torch.Tensor, dtype=None, masked_grad=None) -> torch.Ten
 
 
 @on_sparse(aten.sparse_mask.default)
-def _sparse_mask(_func, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+def _sparse_mask(_func: OpOverload, x: Tensor, mask: Tensor) -> Any:
     """What a dense tensor has where a sparse one has entries, merged or not: times a one.
 
     Source: sparse_mask in aten/src/ATen/native/sparse/SparseTensor.cpp; recorded events.
@@ -168,7 +186,7 @@ def _sparse_mask(_func, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
 
 
 @on_sparse(aten.transpose.int)
-def _transpose(_func, x: torch.Tensor, one: int, other: int) -> torch.Tensor:
+def _transpose(_func: OpOverload, x: Tensor, one: int, other: int) -> Any:
     """A copy, values first, of which two rows of indices are exchanged by way of a third.
 
     Source: transpose and sparse_transpose_ in aten/src/ATen/native/TensorShape.cpp.
@@ -188,23 +206,24 @@ def _transpose(_func, x: torch.Tensor, one: int, other: int) -> torch.Tensor:
 
 
 @on_sparse(aten.t.default)
-def _t(_func, x: torch.Tensor) -> torch.Tensor:
+def _t(_func: OpOverload, x: Tensor) -> Any:
     """As above."""
     return _transpose(_func, x, 0, 1) if x.dim() == 2 else NotImplemented
 
 
 @on_sparse(aten.mm.default)
-def _mm(_func, x: torch.Tensor, dense: torch.Tensor) -> torch.Tensor:
+def _mm(_func: OpOverload, x: Tensor, dense: Tensor) -> Any:
     """Added to zeros. Source: _sparse_mm in aten/src/ATen/native/sparse/SparseTensorMath.cpp."""
     if not x.is_sparse or dense.layout is not torch.strided:
         return NotImplemented
     with attached()[-1].seeing():
         zeros = torch.zeros(x.shape[0], dense.shape[1], dtype=dense.dtype, device=META)
-        return aten._sparse_addmm.default(zeros, x, dense, beta=0, alpha=1)
+        result = aten._sparse_addmm.default(zeros, x, dense, beta=0, alpha=1)
+        return result
 
 
 @on_sparse(aten._sparse_addmm.default, aten.addmm.default)
-def _addmm(_func, x: torch.Tensor, sparse: torch.Tensor, dense: torch.Tensor, *, beta=1, alpha=1) -> torch.Tensor:
+def _addmm(_func: OpOverload, x: Tensor, sparse: Tensor, dense: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Any:
     """The result, the merged matrix, its rows compressed; cuSPARSE works on a transposed copy of the result.
 
     Source: s_addmm_out_sparse_dense_cuda in aten/src/ATen/native/sparse/cuda/SparseCUDATensorMath.cu.

@@ -1,6 +1,7 @@
 """What a program tells the allocator of CUDA's streams: that another one uses a tensor."""
 
 import torch
+from torch import Tensor
 
 from .registry import Call, allocates, returns
 
@@ -8,7 +9,7 @@ aten = torch.ops.aten
 
 
 @returns(aten.record_stream.default)
-def recorded(tensor: torch.Tensor, stream: torch.Stream) -> None:
+def recorded(tensor: Tensor, stream: torch.Stream) -> None:
     """Nothing."""
 
 

@@ -3,7 +3,10 @@
 PyTorch says nothing of them on meta tensors. Source: native/cuda/Normalization.cu.
 """
 
+from typing import Any
+
 import torch
+from torch import Tensor
 
 from .batch_norm import (
     GENERAL,
@@ -22,12 +25,12 @@ aten = torch.ops.aten
 outputs_alone("batch_norm_gather_stats_with_counts")
 
 
-def _of_channels(x: torch.Tensor, dtype: torch.dtype, n: int | None = None) -> torch.Tensor:
+def _of_channels(x: Tensor, dtype: torch.dtype, n: int | None = None) -> Tensor:
     return x.new_empty(x.shape[1] if n is None else n, dtype=dtype)
 
 
 @returns(aten.batch_norm_stats.default)
-def _statistics(x: torch.Tensor, eps: float) -> tuple[torch.Tensor, torch.Tensor]:
+def _statistics(x: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     return _of_channels(x, accumulated_type(x)), _of_channels(x, accumulated_type(x))
 
 
@@ -40,13 +43,15 @@ def statistics(call: Call) -> None:
 
 
 @returns(aten.batch_norm_gather_stats_with_counts.default)
-def _statistics_of_all(x: torch.Tensor, means: torch.Tensor, *rest) -> tuple[torch.Tensor, torch.Tensor]:
+def _statistics_of_all(x: Tensor, means: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
     dtype = accumulated_type(means)
     return _of_channels(means, dtype), _of_channels(means, dtype)
 
 
 @returns(aten.batch_norm_elemt.default)
-def _forward(x: torch.Tensor, weight, bias, mean: torch.Tensor, deviation: torch.Tensor, eps: float) -> torch.Tensor:
+def _forward(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, deviation: Tensor, eps: float
+) -> Tensor:
     return new_like(x, x.dtype)
 
 
@@ -59,19 +64,23 @@ def forward(call: Call) -> None:
         call.allocate_and_free(*(accumulated_type(x).itemsize for parameter in (weight, bias) if parameter is None))
 
 
-def _by_channels_last(gradient: torch.Tensor, x: torch.Tensor) -> bool:
+def _by_channels_last(gradient: Tensor, x: Tensor) -> bool:
     return is_indexed_by_32_bits(gradient) and has_channels_last(gradient) and has_channels_last(x)
 
 
 @returns(aten.batch_norm_backward_reduce.default)
-def _sums(gradient: torch.Tensor, x: torch.Tensor, mean, deviation, weight, *wanted: bool) -> tuple:
+def _sums(
+    gradient: Tensor, x: Tensor, mean: Tensor, deviation: Tensor, weight: Tensor | None, *wanted: bool
+) -> tuple[Tensor | None, ...]:
     """With channels last all four whatever is wanted; without parameters their gradients are empty there."""
     if _by_channels_last(gradient, x):
         sums = [_of_channels(x, mean.dtype), _of_channels(x, mean.dtype)]
         n, dtype = (x.shape[1], weight.dtype) if weight is not None else (0, mean.dtype)
         return *sums, _of_channels(x, dtype, n), _of_channels(x, dtype, n)
-    sums = [torch.empty_like(mean) if wanted[0] else None for _ in range(2)]
-    return *sums, *(_of_channels(x, weight.dtype) if is_wanted else None for is_wanted in wanted[1:])
+    both = [torch.empty_like(mean) if wanted[0] else None for _ in range(2)]
+    return *both, *(
+        _of_channels(x, weight.dtype) if is_wanted and weight is not None else None for is_wanted in wanted[1:]
+    )
 
 
 @allocates(aten.batch_norm_backward_reduce.default)
@@ -87,7 +96,7 @@ def sums(call: Call) -> None:
 
 
 @returns(aten.batch_norm_backward_elemt.default)
-def _backward(gradient: torch.Tensor, x: torch.Tensor, *rest) -> torch.Tensor:
+def _backward(gradient: Tensor, x: Tensor, *rest: Any) -> Tensor:
     return empty_in(suggested(x) if _by_channels_last(gradient, x) else torch.contiguous_format, x)
 
 

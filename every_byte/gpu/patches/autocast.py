@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from every_byte.gpu.dispatch.autocast import CACHE
+from every_byte.gpu.dispatch.weight_cache import CACHE
 from every_byte.gpu.memory.modes import attached, standing_for_cuda
 
 from .replacing import Function, Maker, Undo, all_of, replaced

@@ -129,7 +129,7 @@ def _masks_of(parameters: _Pruned, like: torch.Tensor) -> Content | None:
         return torch.cat([mask.reshape(-1) for mask in masks]).view(shape)
 
     n_bytes = like.numel() * like.element_size()
-    sources = [part.content for part in parts]
+    sources = [part.content for part in parts if part.content is not None]
     return Content.made(n_bytes, Step(joined, tuple(parts), {}, ()), 0, place_of(like), sources, None)
 
 

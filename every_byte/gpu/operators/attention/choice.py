@@ -10,6 +10,7 @@ Source: aten/src/ATen/native/transformers/cuda/sdp_utils.cpp; sdp_utils_cpp.h, s
 from dataclasses import dataclass, replace
 
 import torch
+from torch import Tensor
 from torch.nn.attention import SDPBackend
 
 from every_byte.gpu.memory.rules import Rules
@@ -25,23 +26,23 @@ _ON_HOPPER_AND_BLACKWELL = [3, 1, 2, 0, 4]
 class Attention:
     """The arguments of one attention, as far as the choice depends on them."""
 
-    query: torch.Tensor
-    key: torch.Tensor
-    value: torch.Tensor
-    mask: torch.Tensor | None = None
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    mask: Tensor | None = None
     dropout: float = 0.0
     causal: bool = False
     grouped: bool = False
 
     @property
-    def tensors(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def tensors(self) -> tuple[Tensor, Tensor, Tensor]:
         return self.query, self.key, self.value
 
     @property
     def trains(self) -> bool:
         return torch.is_grad_enabled() and any(x.requires_grad for x in self.tensors)
 
-    def has_types(self, types) -> bool:
+    def has_types(self, types: tuple[torch.dtype, ...]) -> bool:
         return self.query.dtype in types and self.query.dtype == self.key.dtype == self.value.dtype
 
     @property

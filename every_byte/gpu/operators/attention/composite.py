@@ -11,13 +11,16 @@ import math
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 from torch._C._functorch import get_unwrapped, is_functorch_wrapped_tensor
 from torch.nn.attention import SDPBackend
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from every_byte.gpu.memory.attachment import another_mode_is_on, attached
+from every_byte.gpu.memory.attachment import another_mode_is_on
+from every_byte.gpu.memory.modes import attached
 from every_byte.gpu.memory.physical import parts_of
 from every_byte.gpu.memory.records import RECORDS
+from every_byte.gpu.memory.storages import Memory
 from every_byte.gpu.operators.launch.memory_formats import fresh
 from every_byte.gpu.operators.launch.reduction_grid import loop_nest, staging
 from every_byte.gpu.operators.launch.units import HALF
@@ -33,7 +36,7 @@ _BIAS_ALIGNMENT = 8
 _TRACING = torch._C._TorchDispatchModeKey.FAKE
 
 
-def memory_behind(tensor: torch.Tensor):
+def memory_behind(tensor: Tensor) -> Memory | None:
     """The memory of the simulated GPU that holds this tensor, or those within a wrapper, torch.func's or DTensor.
 
     None where none does.
@@ -53,8 +56,16 @@ def memory_behind(tensor: torch.Tensor):
 
 @composite(aten.scaled_dot_product_attention.default)
 def scaled_dot_product_attention(
-    query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False
-) -> torch.Tensor:
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
     """Attention by the backend that CUDA takes, with masks and head dimensions prepared as that backend wants them.
 
     Shapes: query[b,h,s,d], key[b,h,t,d], value[b,h,t,e] -> [b,h,s,e]
@@ -62,22 +73,22 @@ def scaled_dot_product_attention(
     """
     _check(query, key, value, attn_mask)
     memory = memory_behind(query)
-    spec = memory.spec if memory else None
     if not (query.numel() and key.numel() and value.numel()):
-        if spec is None or spec.rules.attention_of_nothing_is_zeros:
+        if memory is None or memory.spec.rules.attention_of_nothing_is_zeros:
             return _of_nothing(query, key, value)
     given = Attention(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
-    if spec is None:
+    if memory is None:
         return _attention_by(SDPBackend.MATH, given, scale)
+    spec = memory.spec
     attention = given.with_batch(spec)
     backend = choose(attention, spec)
-    if backend == SDPBackend.MATH and (one := plain(attention, spec)):
-        memory.trace.unfused.setdefault(one)
+    if backend == SDPBackend.MATH and (unfused := plain(attention, spec)):
+        memory.trace.unfused.setdefault(unfused)
     out = _attention_by(backend, attention, scale)
     return out if attention is given else out.squeeze(0)
 
 
-def _attention_by(backend: SDPBackend, a: Attention, scale: float | None) -> torch.Tensor:
+def _attention_by(backend: SDPBackend, a: Attention, scale: float | None) -> Tensor:
     """Attention by that backend, which takes it."""
     query, key, value = a.tensors
     minus_infinity = _CUDNN_MINUS_INFINITY if backend == SDPBackend.CUDNN_ATTENTION else -math.inf
@@ -89,17 +100,19 @@ def _attention_by(backend: SDPBackend, a: Attention, scale: float | None) -> tor
     if backend == SDPBackend.FLASH_ATTENTION:
         return _flash_attention(query, key, value, a.dropout, a.causal, scale)
     if backend == SDPBackend.CUDNN_ATTENTION:
-        return aten._scaled_dot_product_cudnn_attention(
+        result: Tensor = aten._scaled_dot_product_cudnn_attention(
             query, key, value, mask, a.trains, a.dropout, a.causal, False, scale=scale
         )[0]
+        return result
     if mask is not None:
         mask = _aligned(mask).expand(*query.shape[:3], key.shape[2])
-    return aten._scaled_dot_product_efficient_attention(
+    result = aten._scaled_dot_product_efficient_attention(
         query, key, value, mask, a.trains, a.dropout, a.causal, scale=scale
     )[0]
+    return result
 
 
-def _check(query, key, value, mask) -> None:
+def _check(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> None:
     types = query.dtype, key.dtype, value.dtype
     if len(set(types)) > 1:
         raise RuntimeError(
@@ -117,7 +130,7 @@ def _check(query, key, value, mask) -> None:
         )
 
 
-def _of_nothing(query, key, value) -> torch.Tensor:
+def _of_nothing(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """Zeros that depend on all three, so each gets a gradient: one expression in C++, its parts live to its end."""
     zeros = query.new_zeros((*query.shape[:-1], value.shape[-1]))
     sums = [x.sum() for x in (query, key, value)]
@@ -127,23 +140,26 @@ def _of_nothing(query, key, value) -> torch.Tensor:
     return zeros + zero
 
 
-def _as_addend(mask: torch.Tensor | None, dtype: torch.dtype, minus_infinity: float) -> torch.Tensor | None:
+def _as_addend(mask: Tensor | None, dtype: torch.dtype, minus_infinity: float) -> Tensor | None:
     """A boolean mask as what is added to the scores: 0 where it is true. Any other mask is that already."""
     if mask is None or mask.dtype != torch.bool:
         return mask
     return torch.where(mask, 0.0, torch.scalar_tensor(minus_infinity, dtype=dtype, device=mask.device))
 
 
-def _flash_attention(query, key, value, dropout: float, causal: bool, scale: float | None) -> torch.Tensor:
+def _flash_attention(
+    query: Tensor, key: Tensor, value: Tensor, dropout: float, causal: bool, scale: float | None
+) -> Tensor:
     """Flash attention wants head dimensions in eights: the tensors are padded, the result is cut."""
     d = query.shape[-1]
     padded = [F.pad(x, (0, -d % _FLASH_ALIGNMENT)) if d % _FLASH_ALIGNMENT else x for x in (query, key, value)]
     scale = 1 / math.sqrt(d) if scale is None else scale
     out = aten._scaled_dot_product_flash_attention(*padded, dropout, causal, False, scale=scale)[0]
-    return out[..., :d] if out.shape[-1] != d else out
+    result: Tensor = out[..., :d] if out.shape[-1] != d else out
+    return result
 
 
-def _aligned(mask: torch.Tensor) -> torch.Tensor:
+def _aligned(mask: Tensor) -> Tensor:
     """The mask itself if its rows start at multiples of eight numbers, or a slice of a padded copy that does."""
     if mask.stride(-1) == 1 and all(stride % _BIAS_ALIGNMENT == 0 for stride in mask.stride()[:-1]):
         return mask
@@ -156,17 +172,17 @@ def _aligned(mask: torch.Tensor) -> torch.Tensor:
 
 @composite(aten._scaled_dot_product_attention_math.default)
 def attention_in_mathematics(
-    query,
-    key,
-    value,
-    attn_mask=None,
-    dropout_p=0.0,
-    is_causal=False,
-    dropout_mask=None,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    dropout_mask: Tensor | None = None,
     *,
-    scale=None,
-    enable_gqa=False,
-) -> tuple[torch.Tensor, torch.Tensor]:
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> tuple[Tensor, Tensor]:
     """Attention of products, a softmax and dropout, half precision in float32; the mask is added in place.
 
     Every intermediate has a name of its own, and so lives until the end, as in C++; the compiler casts the weights
@@ -203,7 +219,7 @@ def attention_in_mathematics(
     return out.to(dtype), weights_as_given
 
 
-def _repeat_heads(query, key, value) -> tuple[torch.Tensor, torch.Tensor]:
+def _repeat_heads(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
     """Key and value with as many heads as the query."""
     heads = [x.shape[-3] for x in (query, key, value)]
     if len(set(heads)) == 1:
@@ -213,11 +229,11 @@ def _repeat_heads(query, key, value) -> tuple[torch.Tensor, torch.Tensor]:
             f"Number of heads in key and value must divide the number of heads in query: got {heads[1]}, {heads[2]} "
             f"and {heads[0]}."
         )
-    return tuple(x.repeat_interleave(heads[0] // n, -3) for x, n in zip((key, value), heads[1:], strict=True))
+    return key.repeat_interleave(heads[0] // heads[1], -3), value.repeat_interleave(heads[0] // heads[2], -3)
 
 
 @returns(aten._safe_softmax.default)
-def _safe_softmax(x: torch.Tensor, dim: int, dtype: torch.dtype | None = None) -> torch.Tensor:
+def _safe_softmax(x: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
     return fresh(x, dtype=dtype)
 
 
@@ -242,13 +258,24 @@ def safe_softmax(call: Call) -> None:
 
 @returns(aten._fused_sdp_choice.default)
 def _fused_sdp_choice(
-    query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
 ) -> int:
     attention = Attention(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
-    spec = memory_behind(query).spec
+    memory = memory_behind(query)
+    assert memory is not None, "an operation comes here that runs on a simulated GPU"
+    spec = memory.spec
     with torch.no_grad():  # asked so, PyTorch forgets which of three dimensions want gradients; the attention does not
         with_batch = attention.with_batch(spec)
-    return int(choose(with_batch, spec))
+    number: int = choose(with_batch, spec).value
+    return number
 
 
 @allocates(aten._fused_sdp_choice.default)

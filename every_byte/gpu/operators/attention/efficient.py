@@ -8,12 +8,15 @@ ATen/native/transformers/cuda/mem_eff_attention; attention.cu and attention_back
 the CUDA build by tests/gpu/operators/test_attention.py.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 import torch
+from torch import Tensor
 
-from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.modes import attached
 from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.gpu.operators.launch.reduction_grid import loop_nest, staging
 from every_byte.gpu.operators.launch.units import HALF, div_up, must_repeat, round_up
@@ -34,7 +37,17 @@ def seeds_are_on_gpu(spec: GPUSpec, dropout_p: float) -> bool:
 
 
 @returns(aten._scaled_dot_product_efficient_attention.default)
-def _efficient(query, key, value, bias, logsumexp, dropout_p=0.0, is_causal=False, *, scale=None):
+def _efficient(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    logsumexp: bool,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Shapes: output [b,h,s,e] over [b,s,h,e]; logsumexp [b,h,s up to a multiple of 32]; a seed, an offset."""
     if bias is not None and bias.dtype != query.dtype:
         raise RuntimeError(
@@ -45,8 +58,9 @@ def _efficient(query, key, value, bias, logsumexp, dropout_p=0.0, is_causal=Fals
     out = query.new_empty((b, s, h, value.shape[3])).transpose(1, 2)
     rows = round_up(s, LOGSUMEXP_ALIGNMENT) if logsumexp else 0
     on_gpu = seeds_are_on_gpu(attached()[-1].memory.spec, dropout_p)
-    seeds = ((query.new_zeros if on_gpu else torch.zeros)((), dtype=torch.int64) for _ in range(2))
-    return out, query.new_empty((b, h, rows), dtype=torch.float32), *seeds
+    kept = query.new_empty((b, h, rows), dtype=torch.float32)
+    seed, offset = ((query.new_zeros if on_gpu else torch.zeros)((), dtype=torch.int64) for _ in range(2))
+    return out, kept, seed, offset
 
 
 @allocates(aten._scaled_dot_product_efficient_attention.default)
@@ -98,7 +112,7 @@ def _kernel(spec: GPUSpec, half: bool, head: int, dropout: bool) -> _Kernel:
     memory is told where some GPU has less.
     """
     if spec.capability[0] < 8:
-        kernels = _TURING_HALF if half else _TURING_FLOAT32
+        kernels: tuple[_Kernel, ...] = _TURING_HALF if half else _TURING_FLOAT32
     elif not half:
         kernels = _AMPERE_FLOAT32
     else:
@@ -112,7 +126,7 @@ def _kernel(spec: GPUSpec, half: bool, head: int, dropout: bool) -> _Kernel:
     )
 
 
-def workspace_bytes(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, dropout: bool, spec: GPUSpec) -> int:
+def workspace_bytes(query: Tensor, key: Tensor, value: Tensor, dropout: bool, spec: GPUSpec) -> int:
     """What the backward kernel sums up in, in global memory, for each head: gradients of query, key and value.
 
     Shapes: query[b,s,h,d], key[b,t,h,d], value[b,t,h,e]
@@ -123,7 +137,9 @@ def workspace_bytes(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
     return workspace_of((b, s, key.shape[1], h), (d, value.shape[3]), query.dtype in HALF, dropout, spec)
 
 
-def workspace_of(sizes: tuple, heads: tuple, half: bool, dropout: bool, spec: GPUSpec) -> int:
+def workspace_of(
+    sizes: tuple[int, int, int, int], heads: tuple[int, int], half: bool, dropout: bool, spec: GPUSpec
+) -> int:
     """As above, of b sequences of at most s queries and t keys, of h heads."""
     (b, s, t, h), (d, e) = sizes, heads
     kernel = _kernel(spec, half, max(d, e), dropout)
@@ -139,15 +155,17 @@ def workspace_of(sizes: tuple, heads: tuple, half: bool, dropout: bool, spec: GP
 
 
 @returns(aten._scaled_dot_product_efficient_attention_backward.default)
-def _efficient_backward(gradient, query, key, value, bias, *rest, **options):
+def _efficient_backward(
+    gradient: Tensor, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, *rest: Any, **options: Any
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """Gradients that lie as [b,s,h,d]; the mask's has rows in multiples of 16."""
     wanted = rest[5]
-    gradients = [x.new_empty(x.transpose(1, 2).shape).transpose(1, 2) for x in (query, key, value)]
-    if not wanted[3]:
-        return *gradients, None
+    of_query, of_key, of_value = (x.new_empty(x.transpose(1, 2).shape).transpose(1, 2) for x in (query, key, value))
+    if bias is None or not wanted[3]:
+        return of_query, of_key, of_value, None
     n = bias.shape[-1]
     padded = bias.new_empty((*bias.shape[:-1], round_up(n, BIAS_GRADIENT_ALIGNMENT)))
-    return *gradients, padded[..., :n]
+    return of_query, of_key, of_value, padded[..., :n]
 
 
 @allocates(aten._scaled_dot_product_efficient_attention_backward.default)
@@ -171,7 +189,7 @@ def efficient_attention_backward(call: Call) -> None:
     call.hold(workspace_bytes(query, key, value, call.args[9] != 0, call.memory.spec))
 
 
-def hold_row_sums(call: Call, shape) -> None:
+def hold_row_sums(call: Call, shape: Sequence[int]) -> None:
     """The product of gradient and output, its sum over the last dimension, and that sum by heads: the last stays."""
     product, sums = call.hold(prod(shape) * 4, prod(shape[:-1]) * 4)
     contiguous = torch.empty(shape, device="meta")

@@ -9,23 +9,29 @@ transformer_encoder_layer_forward in aten/src/ATen/native/transformers/transform
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 from torch.nn.attention import SDPBackend
 
-from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.modes import attached
 from every_byte.gpu.operators.registry import decomposed
 
 from .choice import Attention, choose
 
 aten = torch.ops.aten
+_Weights = tuple[Tensor, Tensor, Tensor, Tensor]
+"""Of the projections and of the result, each with its bias."""
+
 _IN_ONE_WARP, _ROW_BYTES = 1024, 4096
 _FOR_QUERIES, _FOR_KEYS = 0, 1
 
 
 @decomposed(aten._native_multi_head_attention.default)
 def _attention(
-    query, key, value, width, heads, qkv_weight, qkv_bias, weight, bias,
-    mask=None, need_weights=True, average_attn_weights=True, mask_type=None,
-):  # fmt: skip
+    query: Tensor, key: Tensor, value: Tensor, width: int, heads: int, qkv_weight: Tensor, qkv_bias: Tensor,
+    weight: Tensor, bias: Tensor,
+    mask: Tensor | None = None, need_weights: bool = True, average_attn_weights: bool = True,
+    mask_type: int | None = None,
+) -> tuple[Tensor, Tensor | None]:  # fmt: skip
     if query.numel() == 0:
         return torch.empty_like(query), None
     if query is key and key is value and not need_weights and mask is None and _takes_fused_kernel(query, heads):
@@ -36,11 +42,11 @@ def _attention(
     )  # fmt: skip
 
 
-def _split_heads(x: torch.Tensor, heads: int) -> torch.Tensor:
+def _split_heads(x: Tensor, heads: int) -> Tensor:
     return x.view(x.shape[0], -1, heads, x.shape[-1] // heads).transpose(1, 2)
 
 
-def _takes_fused_kernel(query, heads: int) -> bool:
+def _takes_fused_kernel(query: Tensor, heads: int) -> bool:
     """Whether this GPU has a fused kernel for such attention: else it is made of plain products, as with a mask."""
     q, spec = _split_heads(query, heads), attached()[-1].memory.spec
     if spec.rules.encoder_attention_wants_eighths and q.shape[-1] % 8:
@@ -49,7 +55,7 @@ def _takes_fused_kernel(query, heads: int) -> bool:
     return chosen not in (SDPBackend.MATH, SDPBackend.ERROR)
 
 
-def _fused(x, heads: int, qkv_weight, qkv_bias, weight, bias) -> torch.Tensor:
+def _fused(x: Tensor, heads: int, qkv_weight: Tensor, qkv_bias: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     qkv = F.linear(x, qkv_weight, qkv_bias)
     q, k, v = (_split_heads(part, heads) for part in qkv.chunk(3, -1))
     result = F.scaled_dot_product_attention(q, k, v)
@@ -57,7 +63,17 @@ def _fused(x, heads: int, qkv_weight, qkv_bias, weight, bias) -> torch.Tensor:
     return F.linear(joined, weight, bias)
 
 
-def _by_products(query, key, value, heads, weights, mask, need_weights, average_attn_weights, mask_type):
+def _by_products(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    heads: int,
+    weights: _Weights,
+    mask: Tensor | None,
+    need_weights: bool,
+    average_attn_weights: bool,
+    mask_type: int | None,
+) -> tuple[Tensor, Tensor | None]:
     """Queries, keys and values share one storage, and the result of attention is written over the queries."""
     qkv_weight, qkv_bias, weight, bias = weights
     rows, width = query.shape[:2], query.shape[2]
@@ -79,14 +95,14 @@ def _by_products(query, key, value, heads, weights, mask, need_weights, average_
     return result, scores.sum(1).div_(heads) if average_attn_weights else scores
 
 
-def _projections(query, key, value, weight) -> torch.Tensor:
+def _projections(query: Tensor, key: Tensor, value: Tensor, weight: Tensor) -> Tensor:
     if query is key and key is value:
         return torch.matmul(query, weight.t())
     parts = zip((query, key, value), weight.chunk(3, 0), strict=True)
     return torch.cat([torch.matmul(x, part.t()) for x, part in parts], 2)
 
 
-def _masked_softmax(scores: torch.Tensor, mask: torch.Tensor, mask_type: int) -> torch.Tensor:
+def _masked_softmax(scores: Tensor, mask: Tensor, mask_type: int | None) -> Tensor:
     """Long rows, and a mask that is one for all heads and sequences, are filled first; then the result is a second one.
 
     Source: masked_softmax_cuda in aten/src/ATen/native/cuda/SoftMax.cu.
@@ -103,16 +119,18 @@ def _masked_softmax(scores: torch.Tensor, mask: torch.Tensor, mask_type: int) ->
 
 @decomposed(aten._transformer_encoder_layer_fwd.default)
 def _encoder_layer(
-    x, width, heads, qkv_weight, qkv_bias, weight, bias, use_gelu, norm_first, eps, norm_weight_1, norm_bias_1,
-    norm_weight_2, norm_bias_2, weight_1, bias_1, weight_2, bias_2, mask=None, mask_type=None,
-):  # fmt: skip
+    x: Tensor, width: int, heads: int, qkv_weight: Tensor, qkv_bias: Tensor, weight: Tensor, bias: Tensor,
+    use_gelu: bool, norm_first: bool, eps: float, norm_weight_1: Tensor, norm_bias_1: Tensor, norm_weight_2: Tensor,
+    norm_bias_2: Tensor, weight_1: Tensor, bias_1: Tensor, weight_2: Tensor, bias_2: Tensor,
+    mask: Tensor | None = None, mask_type: int | None = None,
+) -> Tensor:  # fmt: skip
     if x.numel() == 0:
         return x.clone()
 
-    def norm_1(y):
+    def norm_1(y: Tensor) -> Tensor:
         return F.layer_norm(y, (width,), norm_weight_1, norm_bias_1, eps)
 
-    def norm_2(y):
+    def norm_2(y: Tensor) -> Tensor:
         return F.layer_norm(y, (width,), norm_weight_2, norm_bias_2, eps)
 
     y = norm_1(x) if norm_first else x

@@ -7,10 +7,12 @@ tests/gpu/operators/test_attention.py.
 
 import math
 import struct
+from typing import Any
 
 import torch
+from torch import Tensor
 
-from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.modes import attached
 from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.gpu.operators.launch.units import div_up, must_repeat, round_up
 from every_byte.gpu.operators.registry import Call, allocates, contiguous_copies, returns
@@ -30,23 +32,36 @@ def rounded_head(d: int) -> int:
 # ------------------------------------------------------------------------------------------------------- flash, forward
 
 
-def swaps_groups(query: torch.Tensor, key: torch.Tensor, dropout: float) -> bool:
+def swaps_groups(query: Tensor, key: Tensor, dropout: float) -> bool:
     """Whether one query per sequence is computed as a sequence of the heads that share a key."""
     return query.shape[1] == 1 and query.shape[2] > key.shape[2] and dropout == 0
 
 
-def _by_groups(query: torch.Tensor, heads: int) -> torch.Tensor:
+def _by_groups(query: Tensor, heads: int) -> Tensor:
     b, _, h, d = query.shape
     return query.reshape(b, heads, h // heads, d).transpose(1, 2)
 
 
 @returns(aten._flash_attention_forward.default)
-def _flash_forward(query, key, value, cum_q, cum_k, max_q, max_k, dropout, causal, debug, **options):
+def _flash_forward(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    cum_q: Tensor | None,
+    cum_k: Tensor | None,
+    max_q: int,
+    max_k: int,
+    dropout: float,
+    causal: bool,
+    debug: bool,
+    **options: Any,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """The kernel itself: tensors lie as [b,s,h,d]."""
     if cum_q is not None or debug or options.get("block_table") is not None:
-        return aten._flash_attention_forward.default(
+        results: tuple[Tensor, Tensor, Tensor, Tensor, Tensor] = aten._flash_attention_forward.default(
             query, key, value, cum_q, cum_k, max_q, max_k, dropout, causal, debug, **options
         )
+        return results
     b, s, h, d = query.shape
     if swaps_groups(query, key, dropout):
         grouped = torch.empty_like(_by_groups(query, key.shape[2]))
@@ -63,20 +78,33 @@ def _flash_forward(query, key, value, cum_q, cum_k, max_q, max_k, dropout, causa
 
 
 @returns(aten._scaled_dot_product_flash_attention.default)
-def _flash(query, key, value, dropout_p=0.0, is_causal=False, return_debug_mask=False, *, scale=None):
+def _flash(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    return_debug_mask: bool = False,
+    *,
+    scale: float | None = None,
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, int, int, Tensor, Tensor, Tensor]:
     if return_debug_mask or query.dim() != 4:
-        return aten._scaled_dot_product_flash_attention.default(
-            query, key, value, dropout_p, is_causal, return_debug_mask, scale=scale
+        results: tuple[Tensor, Tensor, Tensor | None, Tensor | None, int, int, Tensor, Tensor, Tensor] = (
+            aten._scaled_dot_product_flash_attention.default(
+                query, key, value, dropout_p, is_causal, return_debug_mask, scale=scale
+            )
         )
-    transposed = (x.transpose(1, 2) for x in (query, key, value))
+        return results
+    q, k, v = (x.transpose(1, 2) for x in (query, key, value))
     s, t = query.shape[2], key.shape[2]
-    out, *rest = _flash_forward(*transposed, None, None, s, t, dropout_p, is_causal, False)
+    out, *rest = _flash_forward(q, k, v, None, None, s, t, dropout_p, is_causal, False)
     logsumexp, state, unused, debug = rest
     return out.transpose(1, 2), logsumexp, None, None, s, t, state, unused, debug
 
 
 def _float32(x: float) -> float:
-    return struct.unpack("f", struct.pack("f", x))[0]
+    rounded: float = struct.unpack("f", struct.pack("f", x))[0]
+    return rounded
 
 
 def _n_splits(n_tiles: int, multiprocessors: int, n_blocks: int) -> int:
@@ -109,7 +137,16 @@ def split_buffers(b: int, h: int, s: int, t: int, d: int, spec: GPUSpec) -> tupl
     return (n * b * h * s * 4, n * b * h * s * rounded_head(d) * 4) if n > 1 else (0, 0)
 
 
-def flash_takes(call: Call, query, key, dropout: float, out, logsumexp, state, unused) -> None:
+def flash_takes(
+    call: Call,
+    query: Tensor,
+    key: Tensor,
+    dropout: float,
+    out: Tensor,
+    logsumexp: Tensor,
+    state: Tensor,
+    unused: Tensor,
+) -> None:
     """One query per sequence that is computed by groups has a contiguous copy first, unless a view of it will do."""
     b, s, h, d = query.shape
     held = []
@@ -144,9 +181,12 @@ def flash_attention(call: Call) -> None:
 
 
 @returns(aten._scaled_dot_product_flash_attention_backward.default)
-def _flash_backward(gradient, query, key, value, *rest, **options):
+def _flash_backward(
+    gradient: Tensor, query: Tensor, key: Tensor, value: Tensor, *rest: Any, **options: Any
+) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients that lie as query, key and value do, whichever dimensions are outermost there."""
-    return tuple(torch.empty_like(x.transpose(1, 2)).transpose(1, 2) for x in (query, key, value))
+    of_query, of_key, of_value = (torch.empty_like(x.transpose(1, 2)).transpose(1, 2) for x in (query, key, value))
+    return of_query, of_key, of_value
 
 
 @allocates(aten._scaled_dot_product_flash_attention_backward.default)
@@ -174,7 +214,7 @@ def flash_attention_backward(call: Call) -> None:
 # ---------------------------------------------------------------------------------------------------------------- cuDNN
 
 
-def _like_in_order(query: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
+def _like_in_order(query: Tensor, shape: tuple[int, ...]) -> Tensor:
     """A tensor whose dimensions follow one another in memory as the query's do."""
     if query.shape == shape:
         return torch.empty_like(query)
@@ -185,7 +225,18 @@ def _like_in_order(query: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
 
 
 @returns(aten._scaled_dot_product_cudnn_attention.default)
-def _cudnn(query, key, value, bias, logsumexp, dropout_p=0.0, is_causal=False, return_debug_mask=False, *, scale=None):
+def _cudnn(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    logsumexp: bool,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    return_debug_mask: bool = False,
+    *,
+    scale: float | None = None,
+) -> tuple[Tensor, Tensor | None, None, None, int, int, Tensor, Tensor, None]:
     b, h, s, _ = query.shape
     seed, offset = (query.new_empty((), dtype=torch.int64) for _ in range(2))
     out = _like_in_order(query, (b, h, s, value.shape[3]))
@@ -218,7 +269,9 @@ def cudnn_attention(call: Call) -> None:
 
 
 @returns(aten._scaled_dot_product_cudnn_attention_backward.default)
-def _cudnn_backward(gradient, query, key, value, *rest, **options):
+def _cudnn_backward(
+    gradient: Tensor, query: Tensor, key: Tensor, value: Tensor, *rest: Any, **options: Any
+) -> tuple[Tensor, ...]:
     return tuple(torch.empty_like(x) for x in (query, key, value))
 
 
@@ -235,7 +288,7 @@ def cudnn_attention_backward(call: Call) -> None:
     call.hold(gradient.numel() * gradient.element_size() if gradient.stride(-1) != 1 else 0)
     n_bytes, heads = _ENGINE_BYTES, query.shape[1]
     if heads != key.shape[1]:
-        each = (x.numel() // x.shape[1] * heads * x.element_size() for x in (key, value))
-        n_bytes += sum(round_up(one, _ENGINE_ROUNDING) for one in each)
+        sizes = (x.numel() // x.shape[1] * heads * x.element_size() for x in (key, value))
+        n_bytes += sum(round_up(size, _ENGINE_ROUNDING) for size in sizes)
     planned_bytes = query.numel() * 4 + query.numel() // query.shape[-1] * 4
     call.allocate_and_free(planned_bytes + _engine_bytes(call.memory.spec, n_bytes))

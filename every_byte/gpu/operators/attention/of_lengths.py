@@ -7,9 +7,12 @@ Source: mha_varlen_fwd and mha_varlen_bwd in aten/src/ATen/native/transformers/c
 _efficient_attention_forward and _efficient_attention_backward in attention.cu and attention_backward.cu, same folder.
 """
 
-import torch
+from typing import Any
 
-from every_byte.gpu.memory.attachment import attached
+import torch
+from torch import Tensor
+
+from every_byte.gpu.memory.modes import attached
 from every_byte.gpu.operators.launch.units import HALF, div_up, must_repeat, round_up
 from every_byte.gpu.operators.registry import Call, allocates, contiguous_copies, returns
 
@@ -69,16 +72,33 @@ def flash_attention_backward(call: Call) -> None:
 
 
 @returns(aten._efficient_attention_forward.default)
-def _efficient(query, key, value, bias, cum_q, cum_k, max_q, max_k, dropout_p, mask, keeps_sums=False, **options):
+def _efficient(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    cum_q: Tensor | None,
+    cum_k: Tensor | None,
+    max_q: int | None,
+    max_k: int | None,
+    dropout_p: float,
+    mask: int,
+    keeps_sums: bool = False,
+    **options: Any,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, int, int]:
     """Shapes: query[b,s,h,d], of several lengths b = 1; logsumexp a row for each sequence and head."""
     b, s, h, _ = query.shape
-    longest = (s, key.shape[1]) if cum_q is None else (max_q, max_k)
+    longest = (s, key.shape[1])
+    if cum_q is not None:
+        assert max_q is not None, "where there are lengths, the longest are said"
+        assert max_k is not None, "as above"
+        longest = max_q, max_k
     rows = round_up(longest[0], LOGSUMEXP_ALIGNMENT) if keeps_sums else 0
     on_gpu = seeds_are_on_gpu(attached()[-1].memory.spec, dropout_p)
-    seeds = ((query.new_zeros if on_gpu else torch.zeros)((), dtype=torch.int64) for _ in range(2))
+    seed, offset = ((query.new_zeros if on_gpu else torch.zeros)((), dtype=torch.int64) for _ in range(2))
     sequences = b if cum_q is None else cum_q.numel() - 1
     kept = query.new_empty((sequences, h, rows), dtype=torch.float32)
-    return query.new_empty((b, s, h, value.shape[3])), kept, *seeds, *longest
+    return query.new_empty((b, s, h, value.shape[3])), kept, seed, offset, *longest
 
 
 @allocates(aten._efficient_attention_forward.default)
@@ -93,14 +113,16 @@ def efficient_attention_forward(call: Call) -> None:
 
 
 @returns(aten._efficient_attention_backward.default)
-def _efficient_backward(gradient, query, key, value, bias, *rest, **options):
+def _efficient_backward(
+    gradient: Tensor, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, *rest: Any, **options: Any
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """Gradients that lie as they are given, [b,s,h,d]; the mask's has rows in multiples of 16."""
-    gradients = [x.new_empty(x.shape) for x in (query, key, value)]
+    of_query, of_key, of_value = (x.new_empty(x.shape) for x in (query, key, value))
     if bias is None or not rest[10]:
-        return *gradients, None
+        return of_query, of_key, of_value, None
     n = bias.shape[-1]
     padded = bias.new_empty((*bias.shape[:-1], round_up(n, BIAS_GRADIENT_ALIGNMENT)))
-    return *gradients, padded[..., :n]
+    return of_query, of_key, of_value, padded[..., :n]
 
 
 @allocates(aten._efficient_attention_backward.default)

@@ -4,16 +4,18 @@ Only calls of `scaled_dot_product_attention` are looked at: what a program compo
 `torch.func.vmap` makes of a call, asks no fused kernel.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from math import prod
+from typing import Any
 
 import torch
+from torch import Tensor
 from torch.nn.attention import SDPBackend
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from every_byte.gpu.memory.physical import parts_of
+from every_byte.gpu.memory.physical import offset_of, parts_of
 from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.gpu.operators.launch.units import HALF
 from every_byte.ledger.plain_attention import PlainAttention
@@ -32,7 +34,8 @@ def plain(attention: Attention, spec: GPUSpec) -> PlainAttention | None:
     """
     query, key = (_of_this_rank(x) for x in attention.tensors[:2])
     scores = _scores(query.shape, key.shape, attention.grouped)
-    masked = attention.mask is not None
+    mask = attention.mask
+    masked = mask is not None
     if has_wishes() or query.shape[-2] == 1 or not prod(scores) or (masked and attention.causal):
         return None
     widened = query.dtype in HALF and not torch.backends.cuda.fp16_bf16_reduction_math_sdp_allowed()
@@ -45,13 +48,13 @@ def plain(attention: Attention, spec: GPUSpec) -> PlainAttention | None:
         scores=scores,
         scores_of_type=_name(of_scores),
         n_bytes=prod(scores) * of_scores.itemsize,
-        is_kept=attention.trains or (masked and attention.mask.requires_grad and torch.is_grad_enabled()),
+        is_kept=attention.trains or (mask is not None and mask.requires_grad and torch.is_grad_enabled()),
         helps=next((words for words, other in _changes(attention) if _is_taken(other, spec)), "")
         or ("under sdpa_kernel(SDPBackend.CUDNN_ATTENTION)" if cudnn_takes(attention, spec) else ""),
     )
 
 
-def _of_this_rank(tensor: torch.Tensor) -> torch.Tensor:
+def _of_this_rank(tensor: Tensor) -> Tensor:
     """The part of a DTensor that lies on this GPU; any other tensor itself."""
     while is_traceable_wrapper_subclass(tensor) and (parts := parts_of(tensor)):
         tensor = parts[0]
@@ -92,11 +95,11 @@ class _StandIn:
     is_nested: bool = False
 
     @classmethod
-    def of(cls, x) -> "_StandIn":
+    def of(cls, x: Tensor) -> "_StandIn":
         strides = tuple(x.stride(dim) for dim in range(x.dim()))
-        return cls(tuple(x.shape), strides, x.storage_offset(), x.dtype, x.requires_grad)
+        return cls(tuple(x.shape), strides, offset_of(x), x.dtype, x.requires_grad)
 
-    def contiguous(self, **changes) -> "_StandIn":
+    def contiguous(self, **changes: Any) -> "_StandIn":
         """A copy without gaps, of another shape perhaps."""
         shape = changes.get("shape", self.shape)
         strides = tuple(prod(shape[dim + 1 :]) for dim in range(len(shape)))
@@ -120,7 +123,8 @@ def _changes(attention: Attention) -> Iterator[tuple[str, Attention]]:
     given = [_StandIn.of(x) for x in attention.tensors]
     mask = None if attention.mask is None else _StandIn.of(attention.mask)
 
-    def those(tensors, mask=mask, grouped=attention.grouped) -> Attention:
+    def those(tensors: Iterable[Any], mask: Any = mask, grouped: bool = attention.grouped) -> Attention:
+        """Stand-ins where tensors were: the choice asks them what it asks those."""
         query, key, value = tensors
         return replace(attention, query=query, key=key, value=value, mask=mask, grouped=grouped)
 

@@ -1,6 +1,7 @@
 """Which sums of a matrix product and a bias go to cuBLASLt, which adds the bias itself."""
 
 import torch
+from torch import Tensor
 
 from every_byte.gpu.operators.registry import Call
 
@@ -9,7 +10,7 @@ from .units import HALF
 _TYPES = (torch.float64, torch.float32, *HALF)
 
 
-def goes_to_lt(call: Call, bias: torch.Tensor, left: torch.Tensor, right: torch.Tensor) -> bool:
+def goes_to_lt(call: Call, bias: Tensor, left: Tensor, right: Tensor) -> bool:
     """Whether `beta * bias + left @ right` does, or an activation of it.
 
     Counts: by the rules of the versions in which it matters which of both multiplies.
@@ -28,7 +29,7 @@ def goes_to_lt(call: Call, bias: torch.Tensor, left: torch.Tensor, right: torch.
     return bias is not result and _is_read_in_place(bias, result)
 
 
-def _is_read_in_place(bias: torch.Tensor, result: torch.Tensor) -> bool:
+def _is_read_in_place(bias: Tensor, result: Tensor) -> bool:
     """Whether a bias is a matrix as large as the result, of rows that lie one after another."""
     if bias.shape != result.shape or len(result) <= 1:
         return False

@@ -9,7 +9,7 @@ Source: aten/src/ATen/native/cuda/Reduce.cuh (shipped with torch, setReduceConfi
 CUDA build by tests/gpu/operators/test_takes.py.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -62,7 +62,14 @@ class Nest:
         return replace(self, shape=(*self.shape[:dim], size, *self.shape[dim + 1 :]))
 
 
-def loop_nest(shape, strides, dims, input_bytes: int, output_bytes: int, offset: int = 0) -> Nest:
+def loop_nest(
+    shape: Sequence[int],
+    strides: Sequence[int],
+    dims: Collection[int],
+    input_bytes: int,
+    output_bytes: int,
+    offset: int = 0,
+) -> Nest:
     """The nest of a reduction of a tensor over `dims` into a contiguous output.
 
     Shapes: `shape` and `strides` (in elements) of the input; `dims` non-negative.
@@ -75,11 +82,11 @@ def loop_nest(shape, strides, dims, input_bytes: int, output_bytes: int, offset:
     in_strides = [stride * input_bytes for stride in strides]
     order = _sorted_dims(shape, out_strides, in_strides)
     loops = _merged([[shape[i], out_strides[i], in_strides[i]] for i in order])
-    columns = [tuple(column) for column in zip(*loops)] or [(), (), ()]
-    return Nest(*columns, output_bytes, input_bytes, offset * input_bytes)
+    sizes, of_output, of_input = (tuple(loop[i] for loop in loops) for i in range(3))
+    return Nest(sizes, of_output, of_input, output_bytes, input_bytes, offset * input_bytes)
 
 
-def _sorted_dims(shape, out_strides, in_strides) -> list[int]:
+def _sorted_dims(shape: Sequence[int], out_strides: Sequence[int], in_strides: Sequence[int]) -> list[int]:
     """The reduced dimensions first, then by strides, the output's before the input's."""
 
     def compare(a: int, b: int) -> int:

@@ -6,10 +6,11 @@ Source: reorder_dimensions and compute_fast_setup_type in aten/src/ATen/TensorIt
 by tests/gpu/operators/test_elementwise.py.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 
 import torch
+from torch import Tensor
 
 _N_KNOWN = 4096  # layouts that are not looked at again: a program has the same ones in every step
 
@@ -35,10 +36,11 @@ def sorted_dims(n_dims: int, compare: Callable[[int, int], int]) -> list[int]:
 @lru_cache(_N_KNOWN)
 def broadcast_shape(*shapes: torch.Size) -> torch.Size:
     """The shape to which these broadcast. Raises: RuntimeError, PyTorch's own, where they do not."""
-    return torch.broadcast_shapes(*shapes)
+    shape: torch.Size = torch.broadcast_shapes(*shapes)
+    return shape
 
 
-def result_strides(shape: tuple[int, ...], operands: list[torch.Tensor]) -> tuple[int, ...]:
+def result_strides(shape: tuple[int, ...], operands: list[Tensor]) -> tuple[int, ...]:
     """The strides of a fresh result of this shape, computed from operands that broadcast to it."""
     return _result_strides(tuple(shape), tuple((x.shape, x.stride()) for x in operands))
 
@@ -57,13 +59,13 @@ def _result_strides(shape: tuple[int, ...], layouts: tuple[tuple[torch.Size, tup
     return _dense(shape, order)
 
 
-def is_dense(x: torch.Tensor) -> bool:
+def is_dense(x: Tensor) -> bool:
     """Whether the tensor's elements lie without gaps and overlaps, in whatever order of dimensions."""
     fresh = torch.empty_like(x).stride()
     return all(n == 1 or one == other for n, one, other in zip(x.shape, x.stride(), fresh))
 
 
-def _dense(shape, order) -> tuple[int, ...]:
+def _dense(shape: Sequence[int], order: Iterable[int]) -> tuple[int, ...]:
     """Strides without gaps, the first dimension of `order` fastest."""
     strides, step = [0] * len(shape), 1
     for dim in order:
@@ -72,12 +74,12 @@ def _dense(shape, order) -> tuple[int, ...]:
     return tuple(strides)
 
 
-def _broadcast_strides(x: torch.Tensor, shape) -> list[int]:
+def _broadcast_strides(x: Tensor, shape: Sequence[int]) -> list[int]:
     added = [0] * (len(shape) - x.dim())
     return added + [0 if n == 1 != wanted else s for n, s, wanted in zip(x.shape, x.stride(), shape[len(added) :])]
 
 
-def _compare(one: int, other: int, shape, strides: list[list[int]]) -> int:
+def _compare(one: int, other: int, shape: Sequence[int], strides: list[list[int]]) -> int:
     """1 if dimension `one` should come after `other`, -1 if before, 0 if no operand decides."""
     for stride in strides:
         if stride[one] == 0 or stride[other] == 0:
