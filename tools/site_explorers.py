@@ -23,7 +23,6 @@ ROOT = Path(__file__).resolve().parent.parent
 KEPT = ROOT / "build" / "explorers"
 CODE = tuple(ROOT / name for name in ("every_byte", "utils"))
 PAGE = ROOT / "every_byte" / "widget" / "page"
-FIRST = ("ranks", "gpt", "fit", "block", "checkpoint")  # take longest, in this order
 QUIETLY = (signal.signal, (signal.SIGINT, signal.SIG_DFL))  # how a process of the pool begins: Ctrl-C ends it at once
 FEW = 4  # accounts of each explorer that are enough to look at its page
 MAY_BE_SAID = ("CUDA out of memory", "No available kernel", "PyTorch has no engine")
@@ -82,10 +81,10 @@ def store(name: str, most: int | None = None) -> tuple[str, float, int]:
 
 
 def _names() -> list[str]:
-    """Those of the gallery, which takes seconds to import."""
+    """Those of the gallery, which takes seconds to import; first those whose accounts take longest."""
     from utils.explorers.gallery import GALLERY
 
-    return list(GALLERY)
+    return sorted(GALLERY, key=lambda name: not GALLERY[name].is_long)
 
 
 def store_all(*, n_processes: int = 2, most: int | None = None) -> list[tuple[str, float, int]]:
@@ -99,7 +98,7 @@ def store_all(*, n_processes: int = 2, most: int | None = None) -> list[tuple[st
     # Spawned, not forked: this process may have imported torch, whose threads a fork would not have.
     with ProcessPoolExecutor(n_processes, multiprocessing.get_context("spawn"), *QUIETLY) as pool:
         started = [pool.submit(_names) for _ in range(n_processes)]  # each imports it, side by side
-        names = sorted(started[0].result(), key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST))
+        names = started[0].result()
         done = []
         for found in as_completed([pool.submit(store, name, most) for name in names]):
             done.append(found.result())

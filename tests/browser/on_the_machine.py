@@ -27,33 +27,15 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
 from explorer_page import ExplorerPage  # noqa: E402
 from lab import lab_server, run_notebook  # noqa: E402
 
+from every_byte.widget.explorer import to_page  # noqa: E402
 from tools.chromium import chromium  # noqa: E402
+from utils.explorers.gallery import GALLERY  # noqa: E402
 
+NAMES = [name for name, shown in GALLERY.items() if shown.large]
 OUT = ROOT / "build" / "measured"
 MOVES, SEED = 20, 1
 FIGURES = """(root) => [...root.querySelectorAll("tr[data-term]")].map(({ dataset: row }) =>
   [`${row.stage ?? ""} ${row.term}`, row.predicted ?? null, row.beside ?? null, row.accounted ?? null])"""
-START = {
-    "mlp": {},
-    "block": {"dtype": "float32"},
-    "phases": {},
-    "gpt": {"b": 2},
-    "checkpoint": {"b": 2},
-    "ranks": {"model": "gpt2", "t": "4", "attention": "explicit", "b": 1, "s": 256},
-    "fit": {"model": "llama-3.2-1b", "s": 2048, "loss": "chunks, fused", "is_checkpointed": "on"},
-}
-"""Where each explorer's moves begin, as the page writes it."""
-STAYS = {"checkpoint": {"budget_mib"}, "ranks": {"model"}, "fit": {"model"}}
-"""What no move changes: some budgets take the solver minutes, and so does a large model before it is cut."""
-TOO_MUCH = {
-    "mlp": [{"b": 256, "s": 16384, "d": 16384 - n} for n in range(3)],
-    "block": [{"b": 64, "s": 8192, "d": 8192 - 64 * n} for n in range(3)],
-    "phases": [{"L": 200, "b": 1024, "d": 256 - n} for n in range(3)],
-    "gpt": [{"b": 128, "s": 16384 - n} for n in range(3)],
-    "checkpoint": [{"b": 128, "s": 16384 - n} for n in range(3)],
-    "ranks": [{"b": 128, "s": 16384 - 4 * n} for n in range(3)],
-    "fit": [{"b": 64, "s": 32768 - n} for n in range(3)],
-}
 
 
 SENTENCES = (
@@ -81,11 +63,11 @@ print("allocated:", torch.cuda.memory_allocated(), "recording:", torch._C._cuda_
 def main() -> int:
     """Returns 1 if a measured figure differs from the simulated one."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", choices=[*START, []], help="explorers; default: all")
+    parser.add_argument("names", nargs="*", choices=[*NAMES, []], help="explorers; default: all")
     parser.add_argument("--kernel", default=sys.executable, help="the command of the kernel's Python")
     arguments = parser.parse_args()
     OUT.mkdir(parents=True, exist_ok=True)
-    n_off = sum(try_explorer(name, shlex.split(arguments.kernel)) for name in arguments.names or START)
+    n_off = sum(try_explorer(name, shlex.split(arguments.kernel)) for name in arguments.names or NAMES)
     print(f"{n_off} figures differ")
     return int(n_off > 0)
 
@@ -139,7 +121,7 @@ class Trial:
                 self.settle()
         self.picture("moved")
         start = settings[0]
-        for numbers in TOO_MUCH[self.name]:
+        for numbers in GALLERY[self.name].large:
             self.type_in(numbers)
             self.settle()
             assert self.explorer.state == "failed", self.explorer.status
@@ -156,7 +138,8 @@ class Trial:
     def begin(self) -> None:
         root = self.explorer.root
         self.explorer.settle(120)
-        for symbol, item in START[self.name].items():
+        small = GALLERY[self.name].small
+        for symbol, item in to_page(dict(small), GALLERY[self.name].make()).items():
             self.explorer.set(self.explorer.value | {symbol: item})
         select = root.locator('[data-symbol="gpu"]')
         assert not select.locator("option").last.is_disabled(), "this machine's GPU cannot be chosen"
@@ -179,7 +162,7 @@ class Trial:
 
     def move(self) -> None:
         """One control, by a key or by the mouse, as a reader would."""
-        stays = {"gpu", "beside"} | STAYS.get(self.name, set())
+        stays = {"gpu", "beside"} | GALLERY[self.name].slow
         symbols = [symbol for symbol in self.explorer.value if symbol not in stays]
         before = self.explorer.value
         while self.explorer.value == before:

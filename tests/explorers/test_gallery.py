@@ -105,11 +105,6 @@ IDLE = {
         ({"t": 2, "stage": "0"}, set()),
     ],
 }
-SMALL = {
-    "phases": {"L": 3, "f": 2, "b": 2, "d": 10},
-    "checkpoint": {"b": 1, "s": 16},
-    "ranks": {"model": "gpt2", "b": 1, "s": 16},
-}
 
 
 @pytest.mark.parametrize("name", GALLERY)
@@ -117,7 +112,7 @@ def test_which_controls_have_no_effect(name):
     """At these settings the named controls change neither the prediction nor the account; the others are used."""
     with for_a_page():  # on a machine with a GPU there is a control more, of which there are tests of its own
         found = GALLERY[name].make()
-    start = {symbol: control.default for symbol, control in found.controls.items()} | SMALL.get(name, {})
+    start = {symbol: control.default for symbol, control in found.controls.items()} | dict(GALLERY[name].small)
     if name not in IDLE:
         assert not any(control.when for control in found.controls.values())
     for chosen, idle in IDLE.get(name, ()):

@@ -26,19 +26,10 @@ from utils.explorers.gallery import GALLERY, explorer
 
 pytestmark = pytest.mark.sampled(5, slow=True)
 
-SMALL = {
-    "phases": {"L": 3, "b": 2, "d": 10},
-    "mlp": {"b": 1, "s": 128, "d": 64},
-    "block": {"b": 1, "s": 64, "d": 64},
-    "gpt": {"b": 1, "s": 64},
-    "checkpoint": {"b": 1, "s": 64},
-    "ranks": {"model": "gpt2", "t": 2, "b": 1, "s": 64},
-    "fit": {"model": "llama-3.2-1b", "b": 1, "s": 2048, "loss": "chunks, fused", "is_checkpointed": True},
-}
 WITHOUT = "fragmentation"
 """The explorer of a card with 1 GiB, which is no real one."""
 WITH_GPU = [name for name in GALLERY if name != WITHOUT]
-OTHERS = [(name, gpu) for name in SMALL for gpu in ("h100-80gb", "rtx3090-24gb", "t4-16gb")]
+OTHERS = [(name, gpu) for name in WITH_GPU for gpu in ("h100-80gb", "rtx3090-24gb", "t4-16gb")]
 ELSEWHERE = "this machine's GPU"
 
 
@@ -58,7 +49,7 @@ def without_gpu(monkeypatch) -> str:
 
 def settings_of(found: Explorer, name: str, **chosen) -> dict:
     start = {symbol: control.default for symbol, control in found.controls.items()}
-    return start | SMALL[name] | chosen
+    return start | dict(GALLERY[name].small) | chosen
 
 
 # ---- what can be chosen

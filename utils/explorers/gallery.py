@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import EllipsisType
 from typing import Any, TypeAlias
 
@@ -26,13 +26,19 @@ Values: TypeAlias = Iterable[Any] | EllipsisType
 
 @dataclass(frozen=True)
 class Shown:
-    """An explorer, and of which settings a page stores accounts.
+    """An explorer, of which settings a page stores accounts, and what its tests need to know of it.
 
     Each of `stored` is a product: {symbol: values, or ALL}; the controls that it does not name stand where they start.
+    `small` are settings whose account takes a moment, `large` some that do not fit, each a little further than the one
+    before. `slow` are controls that take minutes when they move; `is_long` says that its stored accounts do.
     """
 
     make: Callable[[], Explorer]
     stored: tuple[Mapping[str, Values], ...]
+    small: Mapping[str, Any] = field(default_factory=dict)
+    large: tuple[Mapping[str, Any], ...] = ()
+    slow: frozenset[str] = frozenset()
+    is_long: bool = False
 
     def settings(self, explorer: Explorer) -> Iterator[dict[str, Any]]:
         """The settings that are stored, each once."""
@@ -73,6 +79,8 @@ GALLERY = {
             {"frozen": ("the first f", "the last f"), "f": (1, 50, 200)},
             {"gpu": ("h100-80gb",), "optimizer": ALL},
         ),
+        small={"L": 3, "f": 2, "b": 2, "d": 10},
+        large=tuple({"L": 200, "b": 1024, "d": 256 - n} for n in range(3)),
     ),
     "mlp": Shown(
         mlp_explorer,
@@ -85,6 +93,8 @@ GALLERY = {
             {"activation": ALL, "s": ALL},
             {"activation": ALL, "d": ALL},
         ),
+        small={"b": 1, "s": 128, "d": 64},
+        large=tuple({"b": 256, "s": 16384, "d": 16384 - n} for n in range(3)),
     ),
     "block": Shown(
         block_explorer,
@@ -97,6 +107,9 @@ GALLERY = {
             {"d": tuple(range(64, 8193, 64))},
             {"gpu": ("t4-16gb", "h100-80gb"), "attention": ALL, "dtype": ALL},
         ),
+        small={"b": 1, "s": 64, "d": 64},
+        large=tuple({"b": 64, "s": 8192, "d": 8192 - 64 * n} for n in range(3)),
+        is_long=True,
     ),
     "gpt": Shown(
         gpt_explorer,
@@ -118,6 +131,9 @@ GALLERY = {
             },
             *({symbol: ALL} for symbol in ("precision", "optimizer", "dropout", "accumulates", "keeps_logits")),
         ),
+        small={"b": 1, "s": 64},
+        large=tuple({"b": 128, "s": 16384 - n} for n in range(3)),
+        is_long=True,
     ),
     "checkpoint": Shown(
         checkpoint_explorer,
@@ -132,6 +148,10 @@ GALLERY = {
             {"b": (1,), "s": (64,)},
             {"gpu": ("h100-80gb", "t4-16gb"), "b": (1,)},
         ),
+        small={"b": 1, "s": 64},
+        large=tuple({"b": 128, "s": 16384 - n} for n in range(3)),
+        slow=frozenset({"budget_mib"}),
+        is_long=True,
     ),
     "ranks": Shown(
         ranks_explorer,
@@ -143,6 +163,10 @@ GALLERY = {
             {"model": ("gpt2",), "t": (4,), "stage": ALL},
             {"model": ("gpt2",), "t": (4,), "gpu": ("h100-80gb",)},
         ),
+        small={"model": "gpt2", "t": 2, "b": 1, "s": 64},
+        large=tuple({"b": 128, "s": 16384 - 4 * n} for n in range(3)),
+        slow=frozenset({"model"}),
+        is_long=True,
     ),
     "fit": Shown(
         fit_explorer,
@@ -184,6 +208,10 @@ GALLERY = {
                 "precision": ("autocast", "bfloat16"),
             },
         ),
+        small={"model": "llama-3.2-1b", "b": 1, "s": 2048, "loss": "chunks, fused", "is_checkpointed": True},
+        large=tuple({"b": 64, "s": 32768 - n} for n in range(3)),
+        slow=frozenset({"model"}),
+        is_long=True,
     ),
     "fragmentation": Shown(fragmentation_explorer, ({"conf": ALL, "s": tuple(range(3840, 6721, 960))},)),
 }
