@@ -18,6 +18,7 @@ ORDER = """
     every_byte.gpu.memory.rules
     every_byte.gpu.memory.card
     every_byte.gpu.protocol
+    every_byte.ledger.readings
     every_byte.gpu.memory
     every_byte.gpu.known
     every_byte.gpu.operators.registry
@@ -74,10 +75,11 @@ MODULES = {module_name(path): path for top in ("every_byte", "utils") for path i
 
 
 def imports(source: str, module: str, is_package: bool, known: set[str]) -> list[tuple[str, bool]]:
-    """What `source` imports, wherever the statement stands, for types too: (module, whether inside a function)."""
+    """What `source` imports, wherever the statement stands, for types too: (module, whether not at once)."""
     tree = ast.parse(source)
     functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
-    lazy = {inner for function in functions for inner in ast.walk(function)}
+    for_types = [n for n in ast.walk(tree) if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.unparse(n.test)]
+    lazy = {inner for outer in (*functions, *for_types) for inner in ast.walk(outer)}
     found = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

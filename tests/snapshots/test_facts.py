@@ -35,8 +35,8 @@ def test_facts_of_other_devices_and_of_what_was_there_before():
     named = dict(facts.in_short(told_of(snapshot, "a.pickle")))
     assert named["other devices"] == "1 (1 events): --device 1"
     assert named["before it"] == "512 bytes in 1 blocks that no event of the history made"
-    assert facts["history"] == "began when memory was allocated already; nothing tells that it was cut"
-    assert "settings" not in facts
+    assert named["history"] == "began when memory was allocated already; nothing tells that it was cut"
+    assert "settings" not in named
 
 
 def test_growth():

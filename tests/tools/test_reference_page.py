@@ -20,6 +20,11 @@ PAGE = (BOOK / "reference.md").read_text(encoding="utf-8")
 PATHS = re.findall(r"^```\{reference\} (\S+)$", PAGE, re.MULTILINE)
 THINGS = {path.rpartition(".")[2]: found(path) for path in PATHS}
 NOT_HERE = {
+    "Accounted": "what a closed form is compared with: an account",
+    "GPU": "what a simulated GPU and the machine's own have in common",
+    "KeptSlot": "a slot of a node, with what it keeps",
+    "ModuleNames": "what modules are called: a ledger's rows have it",
+    "PageTerm": "a term of a formula, as a page gets it",
     "Attribution": "whose each allocation is at any instant: a ledger says it in rows",
     "Doubt": "what a verdict owes to the context's size: a report says it in a sentence",
     "Evidence": "which operators recordings hold: a report says it in a sentence, and its JSON in full",
@@ -85,7 +90,7 @@ def test_report_is_imported_when_it_is_asked_for():
 
 def test_how_a_signature_is_written():
     assert signature(every_byte.SimulatedGPU.memory_allocated, "memory_allocated") == "memory_allocated() -> int"
-    assert signature(every_byte.Ledger.__dict__["now"], "Ledger.now") == "Ledger.now(gpu) -> Ledger"
+    assert signature(every_byte.Ledger.__dict__["now"], "Ledger.now") == "Ledger.now(gpu: GPU) -> Ledger"
     assert signature(every_byte.Report.peak, "peak") == "peak: Ledger"
     assert isinstance(every_byte.Report.__dict__["peak"], cached_property)
     text = signature(every_byte.Trace, "Trace")

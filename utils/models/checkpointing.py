@@ -24,11 +24,10 @@ class Minimal(torch.autograd.Function):
     """A module as one node of the graph: it keeps the module's input, and runs the module again in backward."""
 
     @staticmethod
-    def forward(ctx: Any, module: nn.Module, x: torch.Tensor, *parameters: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: Any, module: nn.Module, x: torch.Tensor, *parameters: torch.Tensor) -> Any:
         ctx.module = module
         ctx.save_for_backward(x, *parameters)
-        y: torch.Tensor = module(x)  # a Function's forward runs without grad: nothing in here is kept
-        return y
+        return module(x)  # a Function's forward runs without grad: nothing in here is kept
 
     @staticmethod
     @once_differentiable

@@ -163,7 +163,8 @@ def _made_by(node: Node, tensor: torch.Tensor) -> str:
     if not record.memory.is_made_by(node, record):
         return ""
     events = reversed(record.memory.trace.events)
-    return next(e.operation for e in events if e.action == "alloc" and e.allocation == record.number)
+    operation: str = next(e.operation for e in events if e.action == "alloc" and e.allocation == record.number)
+    return operation
 
 
 def _has_run(node: Node, operation: str) -> bool:

@@ -1,14 +1,11 @@
 """Every storage that lies on a simulated GPU: in whose memory, in which block, and what is known of its values."""
 
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from .blocks import Block
-
-if TYPE_CHECKING:
-    from .storages import Memory
 
 
 class StorageRecord(weakref.ref[torch.UntypedStorage]):
@@ -19,7 +16,7 @@ class StorageRecord(weakref.ref[torch.UntypedStorage]):
 
     __slots__ = ("memory", "key", "n_bytes", "block", "number", "content")
 
-    memory: "Memory"
+    memory: Any  # a `storages.Memory`, which comes later in the order of imports
     key: int
     n_bytes: int
     block: Block | None
