@@ -19,6 +19,7 @@ ORDER = """
     every_byte.gpu.memory.card
     every_byte.gpu.protocol
     every_byte.ledger.readings
+    every_byte.ledger.ledger
     every_byte.gpu.memory
     every_byte.gpu.known
     every_byte.gpu.operators.registry
