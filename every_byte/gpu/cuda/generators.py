@@ -1,5 +1,7 @@
 """Generators of random numbers on "cuda": a state to keep and to restore, and numbers that nobody draws."""
 
+from dataclasses import dataclass
+
 import torch
 
 from every_byte.gpu.memory.as_cuda import GENERATORS, parsed
@@ -17,15 +19,20 @@ class _IsGenerator(type):
         return isinstance(x, _of_pytorch)
 
 
+@dataclass
+class _State:
+    seed: int = 0
+    offset: int = 0
+
+
 class SimulatedGenerator(_of_pytorch):
     """A generator of "cuda": its state is CUDA's 16 bytes, a seed and how many numbers were drawn."""
 
     _cdata: int
-    _seed, _offset = 0, 0
-    _device = torch.device("cuda")
 
     def __init__(self) -> None:
         GENERATORS[self._cdata] = self
+        self._device, self._state = torch.device("cuda"), _State()
 
     @classmethod
     def of(cls, device: torch.device) -> "SimulatedGenerator":
@@ -41,48 +48,58 @@ class SimulatedGenerator(_of_pytorch):
 
     def manual_seed(self, seed: int) -> "SimulatedGenerator":
         """Begin anew from this seed."""
-        self._seed, self._offset = int(seed) % (1 << 64), 0
+        self._state.seed, self._state.offset = int(seed) % (1 << 64), 0
         return self
 
     def initial_seed(self) -> int:
         """The seed it began from."""
-        return self._seed
+        return self._state.seed
 
     def seed(self) -> int:
         """Begin anew from a seed by chance."""
         self.manual_seed(torch._C.default_generator.seed())
-        return self._seed
+        return self._state.seed
 
     def get_offset(self) -> int:
         """How far it is."""
-        return self._offset
+        return self._state.offset
 
-    def set_offset(self, offset: int) -> None:  # type: ignore[override]  # PyTorch's returns itself
-        """Go on from there."""
-        self._offset = offset
+    def set_offset(self, offset: int) -> "SimulatedGenerator":
+        """Go on from there. Raises: RuntimeError, as PyTorch, for no multiple of 4."""
+        if offset % 4:
+            raise RuntimeError("offset must be a multiple of 4")
+        self._state.offset = offset
+        return self
 
     def get_state(self) -> torch.Tensor:
         """Seed and offset, as bytes on the CPU."""
-        state = self._seed.to_bytes(8, "little") + self._offset.to_bytes(8, "little")
+        state = self._state.seed.to_bytes(8, "little") + self._state.offset.to_bytes(8, "little")
         return torch.frombuffer(bytearray(state), dtype=torch.uint8)
 
-    def set_state(self, state: torch.Tensor) -> None:  # type: ignore[override]  # PyTorch's returns itself
+    def set_state(self, state: torch.Tensor) -> "SimulatedGenerator":
         """Go on as another one that had this state."""
         if state.numel() != _STATE_BYTES:
             raise RuntimeError(f"RNG state is wrong size: got {state.numel()} bytes, CUDA's has {_STATE_BYTES}.")
         if state.dtype is not torch.uint8 or state.is_cuda:
             raise TypeError("RNG state must be a torch.ByteTensor")
         numbers = bytes(state.tolist())
-        self._seed, self._offset = (int.from_bytes(part, "little") for part in (numbers[:8], numbers[8:]))
+        self._state.seed, self._state.offset = (int.from_bytes(part, "little") for part in (numbers[:8], numbers[8:]))
+        return self
 
-    graphsafe_get_state = get_state  # type: ignore[assignment]  # PyTorch's is a generator
-    graphsafe_set_state = set_state  # type: ignore[assignment]
+    def graphsafe_get_state(self) -> "SimulatedGenerator":
+        """Another one of the same state: what is told to one, the other knows."""
+        return SimulatedGenerator.of(self._device).graphsafe_set_state(self)
+
+    def graphsafe_set_state(self, state: torch._C.Generator) -> "SimulatedGenerator":
+        """Share the state of another one from now on. Raises: TypeError, as PyTorch, for what is no generator."""
+        if not isinstance(state, SimulatedGenerator):
+            raise TypeError(f"expected a Generator, but got {type(state).__name__}")
+        self._state = state._state
+        return self
 
     def clone_state(self) -> "SimulatedGenerator":
         """Another one that goes on from here."""
-        made = SimulatedGenerator.of(self._device)
-        made.set_state(self.get_state())
-        return made
+        return SimulatedGenerator.of(self._device).set_state(self.get_state())
 
 
 class Generator(metaclass=_IsGenerator):

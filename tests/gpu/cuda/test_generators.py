@@ -56,3 +56,32 @@ def test_states_go_through_files_and_checkpoints(gpu):
 def test_other_devices_have_pytorchs(gpu):
     assert type(torch.Generator()) is type(torch.Generator("cpu")) is torch._C.Generator
     assert torch.Generator().manual_seed(3).initial_seed() == 3
+
+
+def test_setting_returns_the_generator_as_on_cuda(gpu):
+    g = torch.Generator("cuda").manual_seed(3)
+    assert g.set_offset(8) is g
+    assert g.set_state(g.get_state()) is g
+    assert (g.initial_seed(), g.get_offset()) == (3, 8)
+
+
+def test_a_graphsafe_state_is_a_generator_that_shares_it(gpu):
+    """As recorded over the CUDA build: what one of them draws or is told, the other knows."""
+    g, other = torch.Generator("cuda").manual_seed(3), torch.Generator("cuda")
+    shared = g.graphsafe_get_state()
+    assert shared is not g
+    shared.manual_seed(5)
+    assert g.initial_seed() == 5
+    assert other.graphsafe_set_state(g) is other
+    other.set_offset(4)
+    assert (g.get_offset(), shared.get_offset()) == (4, 4)
+    g.clone_state().manual_seed(9)
+    assert g.initial_seed() == 5
+
+
+def test_what_is_no_state_and_no_offset(gpu):
+    g = torch.Generator("cuda")
+    with pytest.raises(TypeError, match="expected a Generator, but got Tensor"):
+        g.graphsafe_set_state(g.get_state())
+    with pytest.raises(RuntimeError, match="offset must be a multiple of 4"):
+        g.set_offset(6)
