@@ -9,7 +9,7 @@ import torch
 from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import Node
 
-from every_byte.gpu.memory.contents import nodes_of
+from every_byte.gpu.memory.contents import Root, nodes_of
 from every_byte.gpu.observer.graph_walk import nodes_behind
 from every_byte.ledger.attribution import NEVER
 from every_byte.ledger.deep_graphs import ACCUMULATORS, looked_at
@@ -38,7 +38,7 @@ class BackwardOrder:
     Counts: from `start` to `end`, positions. Nothing of the graph is kept.
     """
 
-    def __init__(self, start: int, roots: list[torch.Tensor], module_of: Callable[[int], str]) -> None:
+    def __init__(self, start: int, roots: list[Root], module_of: Callable[[int], str]) -> None:
         self.start, self.end = start, NEVER
         numbered: list[tuple[int, _Node]] = []
         for number, node, _ in nodes_behind(nodes_of(roots)):

@@ -13,7 +13,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from torch.utils.hooks import RemovableHandle
 
 from every_byte.gpu.dispatch.autocast import DTYPES
-from every_byte.gpu.memory.contents import known_storages
+from every_byte.gpu.memory.contents import Root, known_storages
 from every_byte.gpu.memory.labels import Labels
 from every_byte.gpu.memory.modes import attached
 from every_byte.ledger.attribution import Owners
@@ -215,7 +215,7 @@ class LiveMemory:
         self.changes.append((self.position(), phase, self.labels.modules.current, self.labels.modules.runs_again))
 
     @contextmanager
-    def in_backward(self, roots: list[torch.Tensor]) -> Iterator[None]:
+    def in_backward(self, roots: list[Root]) -> Iterator[None]:
         """A backward is under way, which autograd may run on threads of its own."""
         order = BackwardOrder(self.position(), roots, self.labels.modules.of_sequence_number)
         self.backwards.append(order)

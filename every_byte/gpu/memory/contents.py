@@ -4,11 +4,11 @@ import gc
 from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
 from itertools import compress
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 from torch import nn
-from torch.autograd.graph import Node
+from torch.autograd.graph import GradientEdge, Node
 from torch.nn.parameter import is_lazy
 
 from every_byte.ledger.saved_tensors import storages_of
@@ -41,9 +41,14 @@ def split(path: str) -> tuple[str, str]:
     return module, name
 
 
-def nodes_of(roots: Iterable[torch.Tensor]) -> list[Node]:
-    """The nodes of an autograd graph that made these tensors."""
-    return [x.grad_fn for x in roots if x.grad_fn is not None]
+Root: TypeAlias = torch.Tensor | GradientEdge
+"""Where a backward begins."""
+
+
+def nodes_of(roots: Iterable[Root]) -> list[Node]:
+    """The nodes of an autograd graph that made these tensors, or to which these edges lead."""
+    nodes = (root.node if isinstance(root, GradientEdge) else root.grad_fn for root in roots)
+    return [node for node in nodes if node is not None]
 
 
 def in_order(values: torch.Tensor | Iterable[_Value] | None) -> "tuple[torch.Tensor | _Value, ...]":

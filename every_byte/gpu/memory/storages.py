@@ -22,7 +22,7 @@ from .allocator import CachingAllocator
 from .as_cuda import AsCuda
 from .attachment import attached
 from .blocks import Block
-from .contents import known_storages
+from .contents import Root, known_storages
 from .environment import VARIABLES, Environment
 from .labels import Labels
 from .out_of_memory import OutOfMemory, error_of
@@ -255,7 +255,7 @@ class Memory:
 
     # what the observer asks
 
-    def in_backward(self, roots: list[torch.Tensor]) -> AbstractContextManager[None]:
+    def in_backward(self, roots: list[Root]) -> AbstractContextManager[None]:
         return nullcontext()
 
     def at_one_instant(self) -> AbstractContextManager[object]:

@@ -7,6 +7,7 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 import torch
 
+from every_byte.gpu.memory.contents import Root
 from every_byte.gpu.memory.labels import Labels
 from every_byte.ledger.attribution import Owners
 
@@ -37,7 +38,7 @@ class Observed(Protocol):
     def shift(self) -> int: ...
     def settle(self) -> None: ...
     def at_one_instant(self) -> AbstractContextManager[object]: ...
-    def in_backward(self, roots: list[torch.Tensor]) -> AbstractContextManager[object]: ...
+    def in_backward(self, roots: list[Root]) -> AbstractContextManager[object]: ...
 
 
 class WithMemory(Protocol):

@@ -7,11 +7,21 @@ from typing import Any
 import torch
 from torch import nn
 from torch._C._autograd import _get_sequence_nr
+from torch.autograd.graph import GradientEdge
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils.hooks import RemovableHandle
 
-from every_byte.gpu.memory.contents import in_order, nodes_of, objects_of, outermost, parameters_of, split, tensors_in
+from every_byte.gpu.memory.contents import (
+    Root,
+    in_order,
+    nodes_of,
+    objects_of,
+    outermost,
+    parameters_of,
+    split,
+    tensors_in,
+)
 from every_byte.ledger.attribution import GraphNode, Pass, Role
 from every_byte.ledger.roots import ModulePath, plain_path
 
@@ -136,23 +146,24 @@ class Observer:
 
     @contextmanager
     def backward(
-        self, roots: object, gradients: object, retain_graph: bool, inputs: Sequence[object]
+        self, roots: Sequence[object], gradients: object, retain_graph: bool, inputs: Sequence[object]
     ) -> Iterator[None]:
         """Note what the graph of these roots keeps before it runs; and after, that it is gone, and the gradients."""
         outputs = list(tensors_in(roots))
+        begins: list[Root] = [root for root in roots if isinstance(root, (torch.Tensor, GradientEdge))]
         with self.memory.at_one_instant():
             span = self._spans.begin("backward")
             for tensor in outputs:
                 self.note(tensor, "outputs")
             for tensor in tensors_in(gradients):
                 self._note_start(tensor)
-            nodes, leaves = self._walk(outputs)
+            nodes, leaves = self._walk(begins)
             backward = Pass(self._position(), nodes, releases=not (retain_graph or inputs))
             self.owners.passes.append(backward)
             self._spans.n_backwards += 1
         is_done = False
         try:
-            with self.memory.in_backward(outputs):
+            with self.memory.in_backward(begins):
                 yield
             is_done = True
         finally:
@@ -162,7 +173,7 @@ class Observer:
                 # it was to run a part of the graph, or has failed on the way
                 emptied_in_part = not (retain_graph or is_done and backward.releases)
                 if emptied_in_part:
-                    backward.nodes, backward.releases = self.graph.emptied(nodes_of(outputs)), True
+                    backward.nodes, backward.releases = self.graph.emptied(nodes_of(begins)), True
                 backward.end = self._position()
                 if backward.releases:
                     self.graph.release(backward.nodes, backward.end)
@@ -183,8 +194,9 @@ class Observer:
             if isinstance(gradient, torch.Tensor):
                 self.note(gradient, "gradients", *self._known_as(x)[1:])
 
-    def _walk(self, roots: list[torch.Tensor]) -> tuple[list[GraphNode], list[torch.Tensor]]:
-        nodes, leaves = self.graph.walk(nodes_of([x for x in roots if self.memory.concerns(x)]))
+    def _walk(self, roots: Iterable[Root]) -> tuple[list[GraphNode], list[torch.Tensor]]:
+        concerned = [root for root in roots if isinstance(root, GradientEdge) or self.memory.concerns(root)]
+        nodes, leaves = self.graph.walk(nodes_of(concerned))
         for leaf in leaves:
             self._note_leaf(leaf)
         return nodes, leaves

@@ -4,13 +4,14 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import torch
 import torch.utils.checkpoint
-from torch.autograd.graph import GradientEdge, Node
+from torch.autograd.graph import Node
 
 from every_byte.gpu.memory.attachment import set_aside
+from every_byte.gpu.memory.contents import Root
 from every_byte.gpu.memory.modes import Observing, attached
 from every_byte.gpu.memory.physical import device_of, is_meta
 from every_byte.gpu.memory.records import RECORDS
@@ -19,8 +20,6 @@ from every_byte.gpu.observer.observer import Observer
 from every_byte.gpu.operators.index_lists import adopt_list, is_list
 
 from .replacing import Changes, Function, Undo, all_of, replaced
-
-_Root: TypeAlias = torch.Tensor | GradientEdge
 
 
 class WatchedMemory(Protocol):
@@ -57,7 +56,7 @@ def _see_backward() -> Undo:
 
     def seeing(original: Function) -> Function:
         def run(
-            roots: Sequence[_Root],
+            roots: Sequence[Root],
             gradients: object,
             retain_graph: bool,
             create_graph: bool,
@@ -84,7 +83,7 @@ def _see_backward() -> Undo:
     return replaced(torch.autograd, "_engine_run_backward", seeing)
 
 
-def _is_real(root: _Root) -> bool:
+def _is_real(root: Root) -> bool:
     """Whether a backward from here works on a GPU of the machine.
 
     A root on the CPU may have come from one: of what led to it, the first that lies elsewhere tells.

@@ -11,11 +11,10 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-import torch
 from torch._C._autograd import _get_sequence_nr as made_so_far
 from torch.autograd.graph import Node
 
-from every_byte.gpu.memory.contents import nodes_of
+from every_byte.gpu.memory.contents import Root, nodes_of
 from every_byte.gpu.observer.graph_walk import nodes_behind
 from every_byte.ledger.deep_graphs import ACCUMULATORS, RENUMBERED
 
@@ -34,7 +33,7 @@ class Numbering:
         self._graphs: list[bool] = []  # and whether they are a graph of which something is kept
 
     @contextmanager
-    def backward(self, roots: Sequence[torch.Tensor], makes_graph: bool) -> Iterator[None]:
+    def backward(self, roots: Sequence[Root], makes_graph: bool) -> Iterator[None]:
         """The outermost backward here: what is behind its roots has CUDA's numbers, and what it makes counts."""
         first = made_so_far()
         before = self._renumber(roots) if any(self._graphs) else []
@@ -49,7 +48,7 @@ class Numbering:
                 self._made.append(self._made[-1] + made_so_far() - first)
                 self._graphs.append(makes_graph)
 
-    def _renumber(self, roots: Sequence[torch.Tensor]) -> list[tuple[Node, int]]:
+    def _renumber(self, roots: Sequence[Root]) -> list[tuple[Node, int]]:
         nodes = [(node, number) for number, node, _ in nodes_behind(nodes_of(roots)) if number < ACCUMULATORS]
         if not any(self._is_made_in_backward(number) for _, number in nodes):
             return []
