@@ -27,11 +27,11 @@ def _group_norm(
 
     Source: native_group_norm in aten/src/ATen/native/group_norm.cpp.
     """
-    given = bias if weight is None else weight
-    if given is not None and any(y is not None and y.dtype != x.dtype for y in (weight, bias)):
+    others = [y.dtype for y in (weight, bias) if y is not None and y.dtype != x.dtype]
+    if others:
         raise RuntimeError(
             f"input, weight and bias of a group norm must be of one type on CUDA: got {x.dtype} and "
-            f"{given.dtype}; convert one, or run it under autocast."
+            f"{others[0]}; convert one, or run it under autocast."
         )
     results: tuple[Tensor, Tensor, Tensor] = aten.native_group_norm.default(
         x, weight, bias, n, channels, positions, groups, eps

@@ -92,7 +92,7 @@ def _step(
     if isinstance(last, prune.CustomFromMask):
         if (given := _record_of(last.mask)) is None or given.content is None:
             return None
-        return Step(torch.mul, (before, Operand(given.content, place_of(last.mask))), {}, ())
+        return Step(torch.ops.aten.mul.Tensor, (before, Operand(given.content, place_of(last.mask))), {}, ())
     if type(last) not in _BY_COUNT:
         return None  # a method of one's own may look at values
     method = copy(method)  # a container gets more methods later

@@ -118,3 +118,12 @@ def test_what_is_taken_by_type(name):
             return given[-1]
 
         assert _taken(gpu, lambda: run(zeros))[len(given) :] == sizes
+
+
+@pytest.mark.parametrize(("weight", "bias"), [(torch.float16, torch.float32), (torch.float32, torch.float16)])
+def test_a_group_norm_of_two_types_names_the_other_one(gpu, weight, bias):
+    """A kernel on CUDA refuses both."""
+    x = torch.ones(2, 4, 3, device=gpu.device)
+    of_each = (torch.ones(4, device=gpu.device, dtype=dtype) for dtype in (weight, bias))
+    with pytest.raises(RuntimeError, match="got torch.float32 and torch.float16; convert one"):
+        torch.nn.functional.group_norm(x, 2, *of_each)

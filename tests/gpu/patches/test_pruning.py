@@ -77,3 +77,18 @@ def test_what_looks_at_values_is_refused(gpu):
     Small.apply(m, "weight")
     with pytest.raises(RuntimeError, match="must not depend on values that are computed"):
         prune.l1_unstructured(m, "weight", amount=0.5)
+
+
+@pytest.mark.filterwarnings("ignore:nothing is computed")
+def test_a_mask_of_which_a_part_is_not_known(gpu):
+    """What two masks leave is not known where one of them is not; the rest of it is."""
+    m, first, second = nn.Linear(8, 8).cuda(), torch.ones(8, 8, device="cuda"), torch.ones(8, 8, device="cuda")
+    first[2] = torch.randn(8, device="cuda") > 0
+    second[0] = 0
+    prune.custom_from_mask(m, "weight", first)
+    prune.custom_from_mask(m, "weight", second)
+    assert not m.weight_mask[0].any()
+    assert m.weight_mask[5].all()
+    assert gpu.values_read == ()
+    bool(m.weight_mask[2].all())
+    assert len(gpu.values_read) == 1
