@@ -19,7 +19,7 @@ from every_byte.snapshots.comparison import Comparison
 from every_byte.snapshots.comparison_text import Said, comparison_text
 from every_byte.snapshots.files import opened
 from every_byte.snapshots.sequences import of_history, of_trace
-from every_byte.snapshots.summary import Told, told_of
+from every_byte.snapshots.summary import Summary, summary_of
 from every_byte.step.training import Training
 from every_byte.terminal import json_of
 from every_byte.version import __version__
@@ -105,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise ValueError("--gpu must be one that is simulated: got 'live'; every-byte run --gpu list names them.")
         program = program_of(options)
         settle_files(options)
-        told = told_of(opened(options.snapshot, options.most_mib), options.snapshot.name, options.device)
+        told = summary_of(opened(options.snapshot, options.most_mib), options.snapshot.name, options.device)
         if not told.history.allocations:
             raise ValueError(
                 f"the snapshot must hold a history: {options.snapshot.name} has no allocation of device "
@@ -121,7 +121,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return run(program, gpu, options, partial(_Compared, told=told, options=options, notes=notes))
 
 
-def _follow_settings(options: argparse.Namespace, told: Told) -> tuple[str, ...]:
+def _follow_settings(options: argparse.Namespace, told: Summary) -> tuple[str, ...]:
     """Take the snapshot's settings where none are given; returns what is to be said of that."""
     said = told.settings.get("PYTORCH_CUDA_ALLOC_CONF")
     if options.settings or not isinstance(said, str) or not said:
@@ -151,7 +151,7 @@ class _Compared(AtEnd):
     """The comparison, made when the program ends."""
 
     def __init__(
-        self, gpu: GPU, training: Training, told: Told, options: argparse.Namespace, notes: tuple[str, ...]
+        self, gpu: GPU, training: Training, told: Summary, options: argparse.Namespace, notes: tuple[str, ...]
     ) -> None:
         super().__init__(gpu, training)
         self._told, self._options, self._notes = told, options, notes

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from every_byte.snapshots.files import opened
 from every_byte.snapshots.page import html_of
-from every_byte.snapshots.summary import Told, told_of
+from every_byte.snapshots.summary import Summary, summary_of
 from every_byte.snapshots.text import text_of
 from every_byte.terminal import json_of, print_text
 from every_byte.whole_files import write_whole
@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser().parse_args(sys.argv[1:] if argv is None else list(argv))
     try:
         _keep_apart(options)
-        told = told_of(opened(options.snapshot, options.most_mib), options.snapshot.name, options.device)
+        told = summary_of(opened(options.snapshot, options.most_mib), options.snapshot.name, options.device)
         text = "" if options.quiet else text_of(told)
     except (ValueError, OSError) as error:
         parser().error(str(error))
@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _written(options: argparse.Namespace, told: Told) -> Iterator[str]:
+def _written(options: argparse.Namespace, told: Summary) -> Iterator[str]:
     """Write the files; one that cannot be written keeps no other from it, and gives a sentence."""
     writing: dict[str, Callable[[], str]] = {
         "html": lambda: html_of(told),

@@ -10,7 +10,7 @@ from every_byte.units import exact, short
 
 from .categories import CATEGORIES, Categories
 from .history import LIVE_STATE
-from .summary import Told
+from .summary import Summary
 
 MOST_COLUMNS, MOST_SEGMENTS = 600, 24
 WIDTH, HEIGHT = 1000, 300
@@ -24,13 +24,13 @@ class OverTime:
     Shapes: columns[name][i] and reserved[i] are of the moment right after event number positions[i].
     """
 
-    def __init__(self, told: Told) -> None:
+    def __init__(self, told: Summary) -> None:
         self.positions = _highest(told.totals, MOST_COLUMNS)
         self.reserved = [told.reserved[position] for position in self.positions]
         self.columns = _columns(told, self.positions)
         self.peak = bisect_left(self.positions, told.peak_position)
 
-    def drawn(self, told: Told) -> Html:
+    def drawn(self, told: Summary) -> Html:
         """The figure."""
         n, most = len(self.positions), max(max(self.reserved), max(told.totals), 1)
 
@@ -70,7 +70,7 @@ def _highest(totals: Sequence[int], most: int) -> list[int]:
     return [max(range(begin, end), key=totals.__getitem__) for begin, end in zip(edges[:-1], edges[1:])]
 
 
-def _columns(told: Told, positions: list[int]) -> dict[str, list[int]]:
+def _columns(told: Summary, positions: list[int]) -> dict[str, list[int]]:
     """By category, in the order of the rules, only those that there are."""
     categories = Categories(told.history)
     changes: dict[str, list[int]] = {}

@@ -9,7 +9,7 @@ from .categories import CATEGORIES
 from .layout import Room
 from .lines import Lines
 from .stacks import readable
-from .summary import OutOfMemory, Told
+from .summary import OutOfMemory, Summary
 
 MOST_PIECES = 5
 NO_STEP = "No optimizer step is to be seen in it."
@@ -23,7 +23,7 @@ def when(position: int) -> str:
     return f"after event {position:,d}" if position else "before the first event"
 
 
-def what_it_is(told: Told) -> str:
+def what_it_is(told: Summary) -> str:
     """Of which device it is, and how much it tells."""
     history = told.history
     if not len(history):
@@ -34,7 +34,7 @@ def what_it_is(told: Told) -> str:
     )
 
 
-def in_short(told: Told) -> Iterator[tuple[str, str]]:
+def in_short(told: Summary) -> Iterator[tuple[str, str]]:
     """Facts by name: the peaks, the end, and what is known of the history, of call stacks and of settings."""
     history = told.history
     peak, end = told.totals[told.peak_position], told.totals[-1]
@@ -55,7 +55,7 @@ def in_short(told: Told) -> Iterator[tuple[str, str]]:
     yield from ((name, fact) for name, fact in more.items() if fact)
 
 
-def _completeness(told: Told) -> str:
+def _completeness(told: Summary) -> str:
     history = told.history
     if history.was_cut:
         return (
@@ -70,7 +70,7 @@ def _completeness(told: Told) -> str:
     return "whole: it begins with nothing allocated" + (f", and {exact(beginning)} reserved" if beginning else "")
 
 
-def _stacks(told: Told) -> str:
+def _stacks(told: Summary) -> str:
     if told.is_simulated:
         return "labels of a simulated GPU: operation, autograd node, module and phase"
     if not told.has_stacks:
@@ -91,7 +91,7 @@ def _settings(settings: dict[str, Any]) -> str:
     return readable("; ".join(told) + (f' ("{said}")' if said else "")) or ("as usual" if settings else "")
 
 
-def growth(told: Told) -> str:
+def growth(told: Summary) -> str:
     """Whether something grows from step to step; "" where there is no step."""
     n = len(told.steps)
     if told.leaks:
@@ -117,7 +117,7 @@ def room_cells(room: Room) -> tuple[int, ...]:
 ROOM = ("reserved", "allocated", "pending", "free", "largest piece")
 
 
-def free(told: Told) -> list[str]:
+def free(told: Summary) -> list[str]:
     """How much lies free in segments at the end, and where the most is reserved."""
     said = [_free("At the end", told.room_at_end)]
     return said + ([_free("Where the most is reserved", told.room_at_peak)] if len(told.history) else [])
@@ -147,7 +147,7 @@ def failure(one: OutOfMemory, lines: Lines) -> list[str]:
     return said
 
 
-def rules(told: Told) -> dict[str, str]:
+def rules(told: Summary) -> dict[str, str]:
     """The rules by which the peak's categories were found."""
     there = {group.name for group in told.by_category(told.at_peak)}
     return {one.name: one.rule for one in CATEGORIES if one.name in there}

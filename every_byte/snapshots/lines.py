@@ -2,13 +2,13 @@
 
 import os
 
-from .summary import Told
+from .summary import Summary
 
 
 class Lines:
     """The lines of a snapshot's call stacks."""
 
-    def __init__(self, told: Told) -> None:
+    def __init__(self, told: Summary) -> None:
         self._prefix = prefix_of(told.history.stacks.files())
 
     def short(self, place: str) -> str:

@@ -13,13 +13,13 @@ from .history import Allocation
 from .layout import pools_of, room_at_end
 from .lines import Lines, percent
 from .stacks import readable
-from .summary import Told
+from .summary import Summary
 
 MOST_LINES, MOST_MAKERS, MOST_LEAKS, MOST_STEPS, MOST_POOLS, MOST_LETTERS = 40, 6, 40, 60, 40, 160
 _HEAD = ("allocations", "requested", "in blocks", "share")
 
 
-def html_of(told: Told) -> str:
+def html_of(told: Summary) -> str:
     """The whole page."""
     over_time = OverTime(told)
     names = list(over_time.columns)
@@ -31,7 +31,7 @@ def html_of(told: Told) -> str:
 class _Page:
     """The sections; `names` are the categories in the order of their numbers."""
 
-    def __init__(self, told: Told, names: list[str]) -> None:
+    def __init__(self, told: Summary, names: list[str]) -> None:
         self._told, self._names, self._lines = told, names, Lines(told)
 
     def sections(self, over_time: OverTime) -> Iterator[Html]:

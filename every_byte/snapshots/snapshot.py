@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .files import MOST_MIB, opened
-from .summary import Told, told_of
+from .summary import Summary, summary_of
 from .text import text_of
 
 
 @dataclass(repr=False)
-class Snapshot(Told):
+class Snapshot(Summary):
     """One device of a snapshot, which prints as `every-byte read` does."""
 
     def __repr__(self) -> str:
@@ -25,5 +25,5 @@ def read_snapshot(path: str | Path, device: int | None = None, *, most_mib: int 
     Unit:   bytes.
     Raises: ValueError for a file that is no snapshot, is too large, or has no such device; OSError for none to read.
     """
-    told = told_of(opened(Path(path), most_mib), Path(path).name, device)
+    told = summary_of(opened(Path(path), most_mib), Path(path).name, device)
     return Snapshot(told.name, told.history, told.settings, told.events_by_device)

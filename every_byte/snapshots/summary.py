@@ -34,7 +34,7 @@ class OutOfMemory:
 
 
 @dataclass
-class Told:
+class Summary:
     """One device of a snapshot, looked at."""
 
     name: str
@@ -188,7 +188,7 @@ class Told:
         }
 
 
-def told_of(snapshot: dict[str, Any], name: str, device: int | None = None) -> Told:
+def summary_of(snapshot: dict[str, Any], name: str, device: int | None = None) -> Summary:
     """What a snapshot tells, which was checked; of the device with the longest history if none is named.
 
     Raises: ValueError for a device of which it holds nothing.
@@ -199,7 +199,7 @@ def told_of(snapshot: dict[str, Any], name: str, device: int | None = None) -> T
     elif device not in devices:
         there = ", ".join(map(str, devices)) or "none"
         raise ValueError(f"the device must be one that the snapshot has something of: got {device}, there are {there}.")
-    return Told(name, history_of(snapshot, device), snapshot.get("allocator_settings") or {}, devices)
+    return Summary(name, history_of(snapshot, device), snapshot.get("allocator_settings") or {}, devices)
 
 
 def _sum(allocations: list[Allocation]) -> dict[str, Any]:

@@ -10,14 +10,14 @@ from . import facts
 from .groups import NO_STACK, NOT_SAID, Group
 from .layout import pools_of, room_at_end
 from .lines import Lines, percent
-from .summary import Told
+from .summary import Summary
 
 WIDTH = 100
 MOST_LINES, MOST_MAKERS, MOST_LEAKS, MOST_STEPS, MOST_POOLS = 8, 2, 6, 5, 6
 _FACTS = 18
 
 
-def text_of(told: Told) -> str:
+def text_of(told: Summary) -> str:
     """The whole text."""
     lines = Lines(told)
     blocks = [
@@ -29,7 +29,7 @@ def text_of(told: Told) -> str:
     return "\n\n".join("\n".join(block) for block in [*blocks, _rules(told)] if block)
 
 
-def _head(told: Told) -> list[str]:
+def _head(told: Summary) -> list[str]:
     named = (f"  {name:<14} {fact}" for name, fact in facts.in_short(told))
     return _sentences(f"{told.name}: {facts.what_it_is(told)}", *named)
 
@@ -38,14 +38,14 @@ def _sentences(*lines: str) -> list[str]:
     return [part for line in lines for part in wrapped(line)]
 
 
-def _instants(told: Told, lines: Lines) -> Iterable[list[str]]:
+def _instants(told: Summary, lines: Lines) -> Iterable[list[str]]:
     if told.at_peak and len(told.history):
         yield from _instant(told, lines, f"At the peak, {facts.when(told.peak_position)}:", told.at_peak)
     if told.at_end and told.peak_position != len(told.history):
         yield _by_line(told, lines, "At the end, by the line that made it:", told.at_end, makers=0)
 
 
-def _instant(told: Told, lines: Lines, title: str, live: list[Any]) -> Iterable[list[str]]:
+def _instant(told: Summary, lines: Lines, title: str, live: list[Any]) -> Iterable[list[str]]:
     whole = sum(each.block_bytes for each in live)
     groups = told.by_category(live)
     total = Group("total", len(live), sum(each.n_bytes for each in live), whole)
@@ -54,7 +54,7 @@ def _instant(told: Told, lines: Lines, title: str, live: list[Any]) -> Iterable[
     yield _by_line(told, lines, "", live, makers=MOST_MAKERS)
 
 
-def _by_line(told: Told, lines: Lines, title: str, live: list[Any], *, makers: int) -> list[str]:
+def _by_line(told: Summary, lines: Lines, title: str, live: list[Any], *, makers: int) -> list[str]:
     whole = sum(each.block_bytes for each in live)
     rows, groups = [], told.by_line(live)
     for group in groups[:MOST_LINES]:
@@ -78,7 +78,7 @@ def _cells(name: str, group: Group, whole: int) -> list[str]:
     return [name, f"{group.n:,d}", f"{group.n_bytes:,d}", f"{group.block_bytes:,d}", share]
 
 
-def _steps(told: Told) -> list[str]:
+def _steps(told: Summary) -> list[str]:
     rows = [
         [f"{row['step']:,d}", *(f"{row[name]:,d}" for name in ("allocated_bytes", "max_allocated_bytes",
          "reserved_bytes", "max_reserved_bytes"))]
@@ -92,7 +92,7 @@ def _steps(told: Told) -> list[str]:
     return text_table(f"Each step, found by {told.steps.found_by}, bytes:", head, rows, numbers=4).splitlines()
 
 
-def _leaks(told: Told, lines: Lines) -> list[str]:
+def _leaks(told: Summary, lines: Lines) -> list[str]:
     said = facts.growth(told)
     if not told.leaks:
         return _sentences(said) if said else []
@@ -107,7 +107,7 @@ def _leaks(told: Told, lines: Lines) -> list[str]:
     return table + _sentences(facts.WHO_KEEPS)
 
 
-def _segments(told: Told) -> Iterable[list[str]]:
+def _segments(told: Summary) -> Iterable[list[str]]:
     segments = told.history.segments
     if not segments:
         return
@@ -119,7 +119,7 @@ def _segments(told: Told) -> Iterable[list[str]]:
     yield _sentences(*facts.free(told))
 
 
-def _rules(told: Told) -> list[str]:
+def _rules(told: Summary) -> list[str]:
     if not told.at_peak or not len(told.history):
         return []
     lines = [f"- {name}: {rule}" for name, rule in facts.rules(told).items()]

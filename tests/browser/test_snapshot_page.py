@@ -5,7 +5,7 @@ import copy
 from recorded_snapshots import recorded
 
 from every_byte.snapshots.page import html_of
-from every_byte.snapshots.summary import told_of
+from every_byte.snapshots.summary import summary_of
 from tools.chromium import chromium
 
 HOSTILE = '</title></style></script><img src=x onerror="document[`title`]=1"><script>document.title=1</script>'
@@ -18,7 +18,7 @@ def test_a_strangers_snapshot_runs_nothing_and_is_drawn(tmp_path):
         frame["filename"] = frame["filename"].replace("leak.py", f"{HOSTILE}leak.py")
     snapshot["allocator_settings"]["PYTORCH_CUDA_ALLOC_CONF"] = HOSTILE
     path = tmp_path / "page.html"
-    path.write_text(html_of(told_of(snapshot, f"{HOSTILE}.pickle")), encoding="utf-8")
+    path.write_text(html_of(summary_of(snapshot, f"{HOSTILE}.pickle")), encoding="utf-8")
     with chromium(viewport={"width": 390, "height": 900}) as page:
         said, asked = [], []
         page.on("console", lambda message: said.append(message.text))

@@ -7,7 +7,7 @@ from places import ROOT
 from every_byte.ledger.plain_pickles import MOST_BYTES, load
 from every_byte.snapshots.history import History, history_of
 from every_byte.snapshots.schema import check
-from every_byte.snapshots.summary import Told, told_of
+from every_byte.snapshots.summary import Summary, summary_of
 
 FOLDER = ROOT / "tests" / "reference" / "2.13.0" / "snapshots"
 PROGRAMS = ROOT / "tests" / "reference" / "snapshot_programs"
@@ -22,9 +22,9 @@ def recorded(name: str) -> dict:
     return found
 
 
-def told(name: str) -> Told:
+def told(name: str) -> Summary:
     """What a recorded snapshot tells."""
-    return told_of(recorded(name), f"{name}.pickle")
+    return summary_of(recorded(name), f"{name}.pickle")
 
 
 def frames(*lines: str, node: str = "", operator: str = "") -> list[dict]:
@@ -93,9 +93,9 @@ class Making:
         """Its history."""
         return history_of(self.snapshot(), 0)
 
-    def told(self) -> Told:
+    def told(self) -> Summary:
         """What it tells."""
-        return told_of(self.snapshot(), "made.pickle")
+        return summary_of(self.snapshot(), "made.pickle")
 
 
 def of_an_older_version(name: str) -> dict:

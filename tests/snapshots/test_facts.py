@@ -6,7 +6,7 @@ from recorded_snapshots import Making, told
 from every_byte.snapshots import facts
 from every_byte.snapshots.layout import room_at_end
 from every_byte.snapshots.lines import Lines
-from every_byte.snapshots.summary import told_of
+from every_byte.snapshots.summary import summary_of
 
 
 def test_places_in_a_history():
@@ -32,7 +32,7 @@ def test_facts_of_other_devices_and_of_what_was_there_before():
     snapshot = Making().snapshot()
     alloc = {"action": "alloc", "addr": 4096, "size": 512, "stream": 0, "time_us": 1, "frames": []}
     snapshot["device_traces"] = [[alloc | {"action": "free_requested"}, alloc], [alloc]]
-    named = dict(facts.in_short(told_of(snapshot, "a.pickle")))
+    named = dict(facts.in_short(summary_of(snapshot, "a.pickle")))
     assert named["other devices"] == "1 (1 events): --device 1"
     assert named["before it"] == "512 bytes in 1 blocks that no event of the history made"
     assert named["history"] == "began when memory was allocated already; nothing tells that it was cut"

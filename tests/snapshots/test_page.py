@@ -16,7 +16,7 @@ from recorded_snapshots import FOLDER, PROGRAM_OF, Making, recorded, told
 from every_byte.ledger.plain_pickles import NotPlain, load
 from every_byte.snapshots.page import MOST_LETTERS, MOST_LINES, html_of
 from every_byte.snapshots.schema import NotASnapshot, check
-from every_byte.snapshots.summary import told_of
+from every_byte.snapshots.summary import summary_of
 from every_byte.snapshots.text import text_of
 
 HOSTILE = '</title></style></script><img src=x onerror="document[`title`]=1"><script>document.title=1</script>&amp;<!--'
@@ -84,7 +84,7 @@ def test_nothing_in_a_strangers_file_becomes_an_element():
             block["state"] = HOSTILE if block["state"] == "inactive" else block["state"]
     snapshot["allocator_settings"]["PYTORCH_CUDA_ALLOC_CONF"] = HOSTILE
     check(snapshot, MOST_BYTES)
-    page = html_of(told_of(snapshot, HOSTILE))
+    page = html_of(summary_of(snapshot, HOSTILE))
     assert is_harmless(page)
     assert HOSTILE not in page
     assert page.count("&lt;img src=x") > 5
@@ -94,7 +94,7 @@ def test_nothing_in_a_strangers_file_becomes_an_element():
 def test_what_steers_a_terminal_is_not_in_it_either():
     made = Making()
     made.alloc(0, 512, "a\x1b[2J\u202e\udcff.py:1 f")
-    page = html_of(told_of(made.snapshot(), "a\udcff\n.pickle"))
+    page = html_of(summary_of(made.snapshot(), "a\udcff\n.pickle"))
     assert all(letter.isprintable() or letter == "\n" for letter in page)
     page.encode()
 
@@ -112,7 +112,7 @@ def test_whatever_the_opener_lets_pass_has_a_harmless_page(seed, tmp_path):
             check(snapshot, MOST_BYTES)
         except (NotPlain, NotASnapshot):
             continue
-        assert is_harmless(html_of(told_of(snapshot, "a.pickle")))
+        assert is_harmless(html_of(summary_of(snapshot, "a.pickle")))
         n += 1
     assert n
 
@@ -121,7 +121,7 @@ def test_of_very_many_lines_the_largest_are_shown_and_long_ones_are_cut():
     made = Making()
     for n in range(MOST_LINES + 3):
         made.alloc(4096 * n, 512 * (n + 1), f"{'x' * 300}{n}.py:{n + 1} f")
-    page = html_of(told_of(made.snapshot(), "a.pickle"))
+    page = html_of(summary_of(made.snapshot(), "a.pickle"))
     assert len(re.findall("<code>", page)) == MOST_LINES
     assert "3 other lines" in page
     assert "x" * (MOST_LETTERS + 1) not in page
@@ -130,7 +130,7 @@ def test_of_very_many_lines_the_largest_are_shown_and_long_ones_are_cut():
 def test_segments_alone_have_a_page():
     snapshot = copy.deepcopy(recorded("train"))
     snapshot["device_traces"] = [[]]
-    page = html_of(told_of(snapshot, "a.pickle"))
+    page = html_of(summary_of(snapshot, "a.pickle"))
     assert "segments alone, without a history" in page
     assert 'id="segments"' in page
     assert 'id="time"' not in page
@@ -138,4 +138,4 @@ def test_segments_alone_have_a_page():
 
 
 def test_nothing_at_all_has_a_page():
-    assert is_harmless(html_of(told_of({"device_traces": [[]], "segments": []}, "a.pickle")))
+    assert is_harmless(html_of(summary_of({"device_traces": [[]], "segments": []}, "a.pickle")))

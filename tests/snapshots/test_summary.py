@@ -6,7 +6,7 @@ import pytest
 from recorded_snapshots import PROGRAM_OF, PROGRAMS, of_an_older_version, told
 
 from every_byte.gpu.simulated import SimulatedGPU
-from every_byte.snapshots.summary import told_of
+from every_byte.snapshots.summary import summary_of
 from every_byte.snapshots.text import text_of
 
 
@@ -52,7 +52,7 @@ def test_a_request_that_failed():
 
 def test_an_older_snapshot_tells_the_same_but_what_it_lacks():
     """Without annotations, settings, times, pools, and blocks without addresses: steps are found by call stacks."""
-    old, new = told_of(of_an_older_version("leak"), "old.pickle"), told("leak")
+    old, new = summary_of(of_an_older_version("leak"), "old.pickle"), told("leak")
     assert text_of(old)
     assert old.totals == new.totals
     assert old.leaks == new.leaks

@@ -5,7 +5,7 @@ import copy
 import pytest
 from recorded_snapshots import PROGRAM_OF, Making, recorded, told
 
-from every_byte.snapshots.summary import told_of
+from every_byte.snapshots.summary import summary_of
 from every_byte.snapshots.text import WIDTH, text_of
 
 
@@ -64,14 +64,14 @@ def test_growth():
 def test_segments_alone():
     snapshot = copy.deepcopy(recorded("train"))
     snapshot["device_traces"] = [[]]
-    said = words(told_of(snapshot, "a.pickle"))
+    said = words(summary_of(snapshot, "a.pickle"))
     assert "a.pickle: device 0, segments alone, without a history." in said
     assert "peak" not in said
     assert "17,039,360 bytes (16.2 MiB) allocated, 33,554,432 bytes (32 MiB) reserved" in said
 
 
 def test_nothing_at_all():
-    assert text_of(told_of({"segments": [], "device_traces": []}, "a.pickle")).startswith(
+    assert text_of(summary_of({"segments": [], "device_traces": []}, "a.pickle")).startswith(
         "a.pickle: device 0, segments"
     )
 
@@ -79,11 +79,11 @@ def test_nothing_at_all():
 def test_other_devices_are_named():
     snapshot = recorded("train")
     snapshot = snapshot | {"device_traces": [snapshot["device_traces"][0][:5], snapshot["device_traces"][0]]}
-    it = told_of(snapshot, "a.pickle")
+    it = summary_of(snapshot, "a.pickle")
     assert it.history.device == 1
     assert "other devices 0 (5 events): --device 0" in words(it)
     with pytest.raises(ValueError, match="got 4, there are 0, 1"):
-        told_of(snapshot, "a.pickle", 4)
+        summary_of(snapshot, "a.pickle", 4)
 
 
 def test_folders_that_all_lines_share_are_left_out():
