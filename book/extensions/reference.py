@@ -15,6 +15,7 @@ from sphinx.util.docutils import SphinxDirective
 
 CONTRACT = re.compile(r"^(Shapes|Counts|Unit|Raises|Source):\s+", re.MULTILINE)
 """The words that begin a docstring's last lines."""
+_OURS = ("every_byte", "utils")
 _LONG_NAMES = re.compile(r"\b(?:[a-z_]+\.)+(?=[A-Z])")  # modules in front of classes
 _MARKDOWN = re.compile(r'`[^`]+`|"[\w:./]*"|[*_\[<]')
 
@@ -68,8 +69,10 @@ def _default(value: object) -> object:
 
 
 def members(thing: type) -> Iterator[tuple[str, object]]:
-    """The public properties and methods that a class defines itself, properties first, as they stand in its file."""
-    own = {name: one for name, one in vars(thing).items() if not name.startswith("_")}
+    """The public properties and methods of a class, properties first: those of public classes of ours that it extends,
+    then its own, as they stand in their files."""
+    ours = [base for base in reversed(thing.__mro__) if base.__module__.startswith(_OURS) and base.__name__[0] != "_"]
+    own = {name: one for base in (*ours, thing) for name, one in vars(base).items() if not name.startswith("_")}
     fields = getattr(thing, "__dataclass_fields__", {})
     kinds = (property, cached_property), (classmethod, staticmethod, type(members))
     for kind in kinds:

@@ -92,7 +92,9 @@ def test_how_a_signature_is_written():
     assert signature(every_byte.SimulatedGPU.memory_allocated, "memory_allocated") == "memory_allocated() -> int"
     assert signature(every_byte.Ledger.__dict__["now"], "Ledger.now") == "Ledger.now(gpu: GPU) -> Ledger"
     assert signature(every_byte.Report.peak, "peak") == "peak: Ledger"
-    assert isinstance(every_byte.Report.__dict__["peak"], cached_property)
+    assert isinstance(inspect.getattr_static(every_byte.Report, "peak"), cached_property)
+    assert [name for name, _ in members(every_byte.Report)][-4:] == ["place", "to_json", "html", "save"]
+    assert {"peak", "fits", "shortage", "of"} < {name for name, _ in members(every_byte.Report)}
     text = signature(every_byte.Trace, "Trace")
     assert text.startswith("Trace(origin: str, gpu: str, torch_version: str = '', events: list[Event] = …,")
     assert "_attributed" not in text
