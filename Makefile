@@ -3,7 +3,9 @@
 #   make lab                      JupyterLab on the first chapter, on this machine only
 #   make lab PORT=9999            on another port
 #   make lab ARGS=--no-browser    more options for JupyterLab
-#   make test                     lint, unit, notebooks and browser tests: all four run, then it fails if any did
+#   make test                     lint, unit, notebooks and a smoke in a browser: all four run, then it fails if any did
+#   make test-long                tests that take seconds each
+#   make test-browser             all other tests in a browser, with the whole site
 #   make test JOBS=4              with so many processes (as many as there are cores by default)
 #   make nightly                  what takes long and seldom finds anything: tests marked so, and every chapter once more
 #   make chapters                 run every chapter anew and store its outputs; CHAPTERS="chapters/02_x.ipynb" for one
@@ -33,7 +35,7 @@ CHAPTERS ?= $(sort $(wildcard chapters/*.ipynb))
 FIRST := $(firstword $(sort $(wildcard chapters/*.ipynb)))
 REPORTS := build/reports
 PYTEST := $(PY) -m pytest
-PARTS := lint unit notebooks browser
+PARTS := lint unit notebooks smoke
 # a file's tests share a process, and what they have made in it; conftest.py puts the files that take longest first
 spread = -n $(1) --dist loadscope --no-loadscope-reorder
 SPREAD = $(call spread,$(JOBS))
@@ -49,7 +51,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test $(PARTS) nightly chapters npm site screenshots release lock audit benchmark format clean
+.PHONY: help lab test $(PARTS) test-long test-browser nightly chapters npm site screenshots release lock audit benchmark format clean
 
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
@@ -162,18 +164,24 @@ lint: $(TEST_STAMP)
 
 # one file per module, and the hygiene of notebooks, imports and the repository
 unit: $(TEST_STAMP)
-	$(PYTEST) tests -m "not browser and not nightly" $(SPREAD) --junitxml=$(REPORTS)/unit.xml
+	$(PYTEST) tests -m "not (browser or long or nightly)" $(SPREAD) --junitxml=$(REPORTS)/unit.xml
 
 # every chapter runs again, top to bottom, and shows what it showed; the later ones, which take longer, first; then the quiz
 notebooks: $(TEST_STAMP)
 	$(PYTEST) $(NBVAL) --junitxml=$(REPORTS)/notebooks.xml
 
-# a reader's path in JupyterLab and in the site, in a real Chromium; skipped, with the reason, where there is none; they
-# wait for pages much of the time, so one process more than there are cores
-browser: $(TEST_STAMP)
-	$(PYTEST) tests/browser -m "browser and not nightly" $(call spread,$$(($(JOBS) + 1))) --junitxml=$(REPORTS)/browser.xml
+# each explorer and the front page, in a real Chromium; skipped, with the reason, where there is none
+smoke: $(TEST_STAMP)
+	$(PYTEST) tests/browser -m smoke -n $(JOBS) --dist worksteal --junitxml=$(REPORTS)/smoke.xml
 
-# what `make test` leaves out, as models of public libraries, and every chapter with each cell run twice, as a reader may
+test-long: $(TEST_STAMP)
+	$(PYTEST) tests -m "long and not (browser or nightly)" $(SPREAD) --junitxml=$(REPORTS)/long.xml
+
+# a reader's path in JupyterLab and in the site; they wait for pages much of the time: one process more than there are cores
+test-browser: $(TEST_STAMP)
+	$(PYTEST) tests/browser -m "not (smoke or nightly)" $(call spread,$$(($(JOBS) + 1))) --junitxml=$(REPORTS)/browser.xml
+
+# what these leave out, as models of public libraries, and every chapter with each cell run twice, as a reader may
 nightly: $(ZOO_STAMP)
 	$(PYTEST) tests -m nightly $(SPREAD) --junitxml=$(REPORTS)/nightly.xml
 	$(PYTEST) $(NBVAL) -p run_twice --junitxml=$(REPORTS)/notebooks_twice.xml

@@ -19,17 +19,17 @@ RULES = f"simulated by the rules of PyTorch {rules_here().torch_version}"
 VERSION = f"every-byte {__version__}, torch {torch.__version__}; {RULES}"
 EPILOG = """\
 commands:
-  run         run a training program on a simulated GPU, and report whose each byte of its memory is
-  read        say what a snapshot of a real GPU's memory tells, without executing anything in its file
-  diff        say where a program on a simulated GPU parts from a snapshot of a real one
-  verify      run the recorded cases of a clone under the PyTorch that is here, and say what agrees
-  measure     run a suite on this machine's GPU and on its simulation, say what agrees, and write a file to send in
+  run         run a training program on a simulated GPU, and report who owns each byte of memory
+  read        explain a memory snapshot of a real GPU, without executing anything in the file
+  diff        find the first difference between a program on a simulated GPU and a snapshot of a real one
+  verify      run a clone's recorded cases under the installed PyTorch, and report which agree
+  measure     run a suite on this machine's GPU and on its simulation, compare them, and write a file to send in
 
-  every-byte run train.py                     your script, as it is, on a simulated A100
+  every-byte run train.py                     your script, unchanged, on a simulated A100
   every-byte run --gpu list                   the GPUs that can be simulated
-  every-byte read snapshot.pickle             what torch.cuda.memory._dump_snapshot() wrote
-  every-byte diff snapshot.pickle train.py    whether both agree to the byte
-  every-byte run --help                       all options; so of the others
+  every-byte read snapshot.pickle             a file that torch.cuda.memory._dump_snapshot() wrote
+  every-byte diff snapshot.pickle train.py    whether the two agree to the byte
+  every-byte run --help                       all options; each command has its own --help
 """
 
 

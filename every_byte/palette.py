@@ -5,7 +5,8 @@ neighbours differ without colour too. White text can be read on the light tones,
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from enum import StrEnum
+from typing import NamedTuple, Self
 
 
 class Colour(NamedTuple):
@@ -36,47 +37,56 @@ PALETTE = (
 )
 
 
-class Category(NamedTuple):
-    """What a training step's memory may be: its name, its colour, and its priority where a tensor has several roles.
+class Category(StrEnum):
+    """What a training step's memory may be, in the order in which figures stack them; each is its name, a string.
 
-    What was seen to be several things counts as that of the lowest number; None is what no tensor is seen to be.
-    `is_state` marks what outlives a step: each such allocation is named by its module and parameter.
+    `colour` is that of figures. `priority`: of several things that a tensor was seen to be, the one with the lowest
+    number counts; None is what no tensor is seen to be. `is_state` marks what outlives a step: each such allocation is
+    named by its module and parameter.
+
+    Example: Category.OPTIMIZER_STATE == "optimizer state"
     """
 
-    name: str
+    PARAMETERS = "parameters", "slate", 2, True
+    GATHERED_PARAMETERS = "gathered parameters", "ink", 1, True
+    BUFFERS = "buffers", "brown", 3, True
+    OPTIMIZER_STATE = "optimizer state", "purple", 4, True
+    CUBLAS_WORKSPACE = "cuBLAS workspace", "olive"
+    INPUTS = "inputs", "blue", 7
+    AUTOCAST_COPIES = "autocast copies", "cyan", 8
+    ACTIVATIONS = "activations", "green", 9
+    OUTPUTS = "outputs", "indigo", 10
+    GRADIENTS = "gradients", "rose", 6, True
+    GRADIENT_BUCKETS = "gradient buckets", "wine", 5, True
+    TEMPORARIES = "temporaries", "gold", 11
+    OTHER_TENSORS = "other tensors", "magenta"
+    UNATTRIBUTED = "unattributed", "navy"
+    SLACK = "slack", "orange"
+
     colour: str
-    priority: int | None = None
-    is_state: bool = False
+    priority: int | None
+    is_state: bool
+
+    def __new__(cls, name: str, colour: str, priority: int | None = None, is_state: bool = False) -> Self:
+        """A member, whose value is its name."""
+        member = str.__new__(cls, name)
+        member._value_ = name
+        member.colour, member.priority, member.is_state = colour, priority, is_state
+        return member
+
+    __repr__ = str.__repr__  # as the string that it is
 
 
-_IN_ORDER = (
-    Category("parameters", "slate", 2, is_state=True),
-    Category("gathered parameters", "ink", 1, is_state=True),
-    Category("buffers", "brown", 3, is_state=True),
-    Category("optimizer state", "purple", 4, is_state=True),
-    Category("cuBLAS workspace", "olive"),
-    Category("inputs", "blue", 7),
-    Category("autocast copies", "cyan", 8),
-    Category("activations", "green", 9),
-    Category("outputs", "indigo", 10),
-    Category("gradients", "rose", 6, is_state=True),
-    Category("gradient buckets", "wine", 5, is_state=True),
-    Category("temporaries", "gold", 11),
-    Category("other tensors", "magenta"),
-    Category("unattributed", "navy"),
-    Category("slack", "orange"),
-)
-
-CATEGORIES = {category.name: category.colour for category in _IN_ORDER}
+CATEGORIES: dict[str, str] = {category: category.colour for category in Category}
 """The colour of each category of a training step's memory, in the order in which figures stack them."""
 
-PRIORITY = {category.name: category.priority for category in _IN_ORDER if category.priority is not None}
+PRIORITY: dict[str, int] = {category: category.priority for category in Category if category.priority is not None}
 """The roles that a tensor may be seen to have: of several, the one with the lowest number counts."""
 
-STATE = frozenset(category.name for category in _IN_ORDER if category.is_state)
+STATE: frozenset[str] = frozenset(category for category in Category if category.is_state)
 """The categories of what outlives a step."""
 
-NARROWER = {"input": "inputs", "loss": "outputs"}
+NARROWER: dict[str, str] = {"input": Category.INPUTS, "loss": Category.OUTPUTS}
 """Names for the one tensor of a category, which have its colour and its place."""
 
 BLOCKS = {"requested": "cyan", "slack": "orange"}

@@ -7,7 +7,6 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import nullcontext
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import settings
@@ -31,41 +30,25 @@ LONGEST = """
 """.split()
 
 
-def _on_a_second_card(items) -> Iterator[pytest.Item]:
-    """Of recorded cases on another card those that run on an A100, too: all cards are compared by night."""
-    cards = {(item.function, item.callspec.params["name"], item.callspec.params["card"]) for item in _recorded(items)}
-    for item in _recorded(items):
-        name, card = item.callspec.params["name"], item.callspec.params["card"]
-        if card != "a100" and (item.function, name, "a100") in cards:
-            yield item
-
-
-def _recorded(items) -> Iterator[pytest.Item]:
-    return (item for item in items if {"name", "card"} <= getattr(item, "callspec", _PLAIN).params.keys())
-
-
-_PLAIN = SimpleNamespace(params={})
-
-
-FEW_CASES, OF_MANY, A_HANDFUL = 8, 4, 5
+FEW_VALUES, A_HANDFUL = 8, 5
 
 
 def _not_sampled(items) -> Iterator[pytest.Item]:
-    """By day, of a test with more than a handful of cases that is marked `sampled(n)` one in n, of any other with more
-    than a few one in OF_MANY: so many that of each parameter with few values all occur. The others are yielded.
+    """Of each test that is marked `sampled(n)` the cases that only `make nightly` runs: all but one in n.
 
+    Those of the day are so chosen that each parameter with few values has them all; a handful of cases is not divided.
     `sampled(n, slow=True)` is for cases that are alike and take seconds each: they are divided simply, a handful, too.
     """
     cases = defaultdict(list)
     for item in items:
-        if hasattr(item, "callspec") and not item.get_closest_marker("nightly"):
+        if item.get_closest_marker("sampled") and not item.get_closest_marker("nightly"):
             cases[item.function].append(item)
     for those in cases.values():
         mark = those[0].get_closest_marker("sampled")
-        every = mark.args[0] if mark else OF_MANY
-        if mark and mark.kwargs.get("slow"):
+        (every,) = mark.args
+        if mark.kwargs.get("slow"):
             yield from (item for i, item in enumerate(those) if i % every)
-        elif every > 1 and len(those) > (A_HANDFUL if mark else FEW_CASES):
+        elif len(those) > A_HANDFUL:
             by_day = _sample(those, every)
             yield from (item for item in those if item not in by_day)
 
@@ -76,7 +59,7 @@ def _sample(cases: list[pytest.Item], every: int) -> set[pytest.Item]:
     n_values = Counter(name for name, _ in set().union(*values))
     chosen, seen = set(), set()
     for item, of_item in zip(cases, values):
-        new = {value for value in of_item if n_values[value[0]] <= FEW_CASES} - seen
+        new = {value for value in of_item if n_values[value[0]] <= FEW_VALUES} - seen
         if new or not chosen:
             chosen.add(item)
             seen |= new
@@ -93,9 +76,8 @@ def _values(item) -> set[tuple[str, str]]:
 
 
 def pytest_collection_modifyitems(items):
-    for by_night in (_on_a_second_card, _not_sampled):
-        for item in list(by_night(items)):
-            item.add_marker(pytest.mark.nightly)
+    for item in list(_not_sampled(items)):
+        item.add_marker(pytest.mark.nightly)
 
     of_the_site = {item.path for item in items if "site" in item.fixturenames}
 

@@ -17,6 +17,9 @@ def find_chromium() -> str | None:
     return next(filter(None, map(shutil.which, NAMES)), None)
 
 
+PATIENCE_MS = 120_000
+"""How long a page is waited for, on a machine with other work; then it hangs."""
+
 _kept: list = []
 """Playwright's browser while `kept` holds one open."""
 
@@ -53,6 +56,7 @@ def chromium(**context_options):
     """A page in a headless Chromium, with cookies and storage of its own; yields it and closes it."""
     with browser() as found:
         context = found.new_context(**context_options)
+        context.set_default_timeout(PATIENCE_MS)
         try:
             yield context.new_page()
         finally:

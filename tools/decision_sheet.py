@@ -1,9 +1,9 @@
-"""Writes the decision sheet of chapter 7, one page to print: how a run does not fit, how to check, what helps.
+"""Writes the decision sheet of chapter 7, one page to print: what a failed run shows, how to check, what helps.
 
     python tools/decision_sheet.py        writes book/decision_sheet.html
 
-Print it from a browser: A4, landscape. tests/tools/test_decision_sheet.py holds that it is up to date and that its
-numbers are those of the formulas.
+Print it from a browser: A4, landscape. tests/tools/test_decision_sheet.py checks that it is up to date and that its
+numbers come from the formulas.
 """
 
 from html import escape
@@ -32,9 +32,9 @@ LETTERS = {
     "b": "sequences",
     "s": "tokens in each",
     "d": "width",
-    "f": "the MLP's",
+    "f": "the MLP's width",
     "a": "heads",
-    "g": "of keys and values",
+    "g": "heads of keys and values",
     "L": "layers",
     "V": "vocabulary",
     "c": "rows of a chunk",
@@ -54,27 +54,27 @@ def letters() -> dict[str, int]:
 
 SYMPTOMS = [
     (
-        "one request is larger than what an empty card has",
+        "one request is larger than an empty card",
         "# “Tried to allocate …”, in bytes / 2 or / 4: which shape is it?",
-        "attention's scores: flash. Logits: a chunked loss, and none for what has no target. Then a smaller b",
-        "it is small: it was only the last to come",
+        "attention scores: flash. Logits: a chunked loss, and no logits for tokens without a target. Then a smaller b",
+        "it is small: only the last straw",
     ),
     (
         "nvidia-smi shows much more than PyTorch reserves",
         "free, total = torch.cuda.mem_get_info()\ntotal - free - torch.cuda.memory_reserved()",
         "end the other process; fewer NCCL groups; one pool for CUDA graphs",
-        "it is some hundred MiB: the CUDA context",
+        "it is a few hundred MiB: the CUDA context",
     ),
     (
         "much is “reserved by PyTorch but unallocated”",
         "torch.cuda.memory_reserved() - torch.cuda.memory_allocated()",
         "PYTORCH_ALLOC_CONF=expandable_segments:True; few lengths, padded; a chunked loss",
-        "it is less than was asked for",
+        "it is less than the failed request",
     ),
     (
         "it grows from step to step",
-        "torch.cuda.memory_allocated()  # behind zero_grad, in steps 2 and 3",
-        "loss.item() for what is kept; hooks and lists that keep tensors; try again outside except",
+        "torch.cuda.memory_allocated()  # after zero_grad, in steps 2 and 3",
+        "keep loss.item(), not loss; find hooks and lists that keep tensors; retry outside except",
         "only the first step adds: optimizer state",
     ),
     (
@@ -90,63 +90,63 @@ SYMPTOMS = [
         "it is the weights, once",
     ),
     (
-        "in forward, at its end, or where backward begins",
+        "in forward, or when backward begins",
         "torch.cuda.memory._record_memory_history()  # before the step; after it:\n"
         "torch.cuda.memory._dump_snapshot('m.pickle')",
-        "names of logits; chunked loss; flash; micro-batches; checkpoints; activations to the host",
-        "activations and logits are small beside weights and state",
+        "del logits; chunked loss; flash; micro-batches; checkpoints; activations to the host",
+        "activations and logits are small compared with weights and state",
     ),
     (
-        "where backward ends",
+        "when backward ends",
         "2 * sum(p.numel() * p.element_size() for p in model.parameters())  # and gradients",
-        "bfloat16; step in backward; fewer states; adapters; state to the host; shards",
+        "bfloat16; step in backward; smaller averages; adapters; state to the host; shards",
         "the peak is in the loss: see above",
     ),
     (
         "in the optimizer's step, mostly the first",
         "torch.cuda.max_memory_allocated()  # before and after optimizer.step()",
         "fused=True; 8-bit or factored averages; SGD; state to the host; shards",
-        "forward asks for more",
+        "forward needs more",
     ),
 ]
-"""What is seen, what to type, the remedies from the cheapest on, and when it is something else."""
+"""What you see, what to type, the remedies from the cheapest on, and when the cause is another."""
 _LOST = round(2 / torch.finfo(torch.bfloat16).eps)  # an update of half the distance to the next number is lost
 REMEDIES = [
-    ("gradients go before forward", "optimizer.zero_grad(set_to_none=True)", "2*N", "0", "nothing: the default",
+    ("gradients go before forward", "optimizer.zero_grad(set_to_none=True)", "2*N", "0", "nothing, it is the default",
      "the peak is in backward or in the step"),
     ("no name for logits", "del logits", "2*b*s*V", "0", "nothing", "the peak is not in the loss's backward"),
-    ("no graph in evaluation", "with torch.no_grad(): ...", "L*K", "0", "nothing", "it is in training"),
+    ("no graph in evaluation", "with torch.no_grad(): ...", "L*K", "0", "nothing", "it happens in training"),
     ("fused step", "torch.optim.AdamW(params, fused=True)", "2*N - 2*(2*L + 1)*d", "0", "nothing",
-     "the peak is not in the step: foreach's roots are what goes"),
+     "the peak is not in the step, where foreach's square roots are"),
     ("flash attention", "F.scaled_dot_product_attention(q, k, v, is_causal=True)", "2*L*a*b*s**2", "4*L*a*b*s",
-     "nothing, but no mask as a tensor", "a kernel runs already"),
+     "nothing, but a mask cannot be a tensor", "a fused kernel already runs"),
     ("chunked loss", "checkpoint(loss_of, h_chunk, use_reentrant=False)", "12*b*s*V", "12*c*V",
-     "the head's forward again; nothing if gradients are made in forward",
+     "the head's forward again; nothing if forward makes the gradients",
      "the peak is in a block or later"),
     ("micro-batches", "(sum_of_losses / n_targets).backward()", "L*K + 12*b*s*V", "(L*K + 12*b*s*V)/2 + 2*N",
-     "a mean is over all tokens; gradients stay through forward", "the peak is where backward ends"),
+     "take the mean over all tokens; gradients stay through forward", "the peak is at backward's end"),
     ("checkpoint of each block", "checkpoint(block, x, use_reentrant=False)", "L*K", "2*(L - 1)*b*s*d + K",
      "most of the blocks' forward again", "the peak is at backward's end or later"),
     ("bfloat16 weights, state", "model.to(torch.bfloat16)", "16*N", "8*N",
-     f"updates below 1/{_LOST} of a weight are lost", "nowhere; but logits in float32 stay"),
+     f"updates below 1/{_LOST} of a weight are lost", "never; but float32 logits stay"),
     ("step in backward", "p.register_post_accumulate_grad_hook(step)", "2*N", "2*V*d",
-     "no clipping by norm, no accumulation, no scaler", "the peak is in the loss; few are trained"),
+     "no clipping by norm, no accumulation, no scaler", "the peak is in the loss; few weights train"),
     ("8-bit averages", "bitsandbytes.optim.AdamW8bit(params)", "4*N", f"2*N + 8*N/{BLOCK}",
-     f"rounding: {BLOCK} numbers share a scale", "nowhere; but a step makes floats"),
+     f"rounding: {BLOCK} numbers share a scale", "never; but a step makes floats"),
     ("factored averages", "torch.optim.Adafactor(params)", "4*N", "2*(L*(w + 2*d) + 2*V + 3*d)",
-     "another update", "nowhere; but a step takes a matrix"),
+     "a different update", "never; but a step takes a matrix"),
     ("adapters (LoRA)", "model.requires_grad_(False)  # and train A, B", "6*N", "8*L*r*w",
-     "other training: few parameters", "nowhere; but activations stay"),
+     "trains few parameters only", "never; but activations stay"),
     ("averages and gradients to the host", "CPUOffloadOptimizer(params, AdamW, offload_gradients=True)  # torchao",
-     "6*N", "0", "2·N bytes each way, the host's step; no accumulation", "nowhere; but activations stay"),
+     "6*N", "0", "2·N bytes each way, a step on the host; no accumulation", "never; but activations stay"),
     ("activations to the host", "with save_on_cpu(pin_memory=True): ...", "L*K", "0",
-     "all that is kept, each way, and weights", "the peak is at backward's end or later"),
+     "everything kept, each way; weights too", "the peak is at backward's end or later"),
     ("shards on n GPUs (FSDP2)", "fully_shard(block); fully_shard(model)", "8*N", "8*N/n",
-     "gathers each block twice", "nowhere; but activations stay"),
+     "gathers each block twice", "never; but activations stay"),
 ]  # fmt: skip
-"""Name, what to type, what is there without it and what with it, in bytes; what it costs; where it does nothing.
+"""Name, what to type, the bytes without and with it, what it costs, and when it saves nothing.
 
-Of micro-batches: two, each of half the tokens."""
+There are two micro-batches, each of half the tokens."""
 _STYLE = """
 @page { size: A4 landscape; margin: 8mm; }
 :root { color-scheme: light dark; }
@@ -190,8 +190,8 @@ def page() -> str:
         f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Every Byte: {TITLE}</title>'
     )
     parts = [
-        f"<h1>{TITLE}</h1><p>Find the symptom, type the check, take the first remedy that acts where the peak is. "
-        "Then look again: the peak has moved.</p>",
+        f"<h1>{TITLE}</h1><p>Find the symptom, run the check, and apply the first remedy that acts where the peak is. "
+        "Then look again, because the peak has moved.</p>",
         "<h2>From the symptom to the cause</h2>",
         _symptoms(),
         "<h2>The remedies, cheapest first</h2>",
@@ -207,7 +207,7 @@ def _symptoms() -> str:
         (escape(seen), f"<code>{escape(check)}</code>", escape(remedies), escape(not_it))
         for seen, check, remedies, not_it in SYMPTOMS
     ]
-    return _table("symptoms", "", ("what you see", "check", "remedies, cheapest first", "not this, if"), rows)
+    return _table("symptoms", "", ("what you see", "check", "remedies, cheapest first", "not this if"), rows)
 
 
 def _remedies() -> str:
@@ -215,14 +215,14 @@ def _remedies() -> str:
     sizes = letters()
     example = ", ".join(f"{letter} = {sizes[letter]:,d}" for letter in "Ncrn")
     caption = (
-        f"{known}. Bytes are requested ones, all in bfloat16, for AdamW: without → with the remedy; in brackets {NAME} "
-        f"on one sequence of {CONTEXT:,d} tokens, by formulas: {example}; micro-batches: two, each of half the tokens."
+        f"{known}. Bytes are requested bytes with AdamW, all in bfloat16, without → with the remedy. Brackets: {NAME} "
+        f"on one sequence of {CONTEXT:,d} tokens, by formulas, with {example} and two micro-batches of half the tokens."
     )
     rows = [
         (escape(name), f"<code>{escape(code)}</code>", f"{_bytes(before)} → {_bytes(after)}", escape(price), escape(no))
         for name, code, before, after, price, no in REMEDIES
     ]
-    return _table("remedies", caption, ("remedy", "to type", "bytes", "costs", "does nothing where"), rows)
+    return _table("remedies", caption, ("remedy", "code", "bytes", "price", "saves nothing if"), rows)
 
 
 def _bytes(text: str) -> str:

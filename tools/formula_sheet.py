@@ -2,7 +2,7 @@
 
     python tools/formula_sheet.py        writes book/formula_sheet.html
 
-Print it from a browser: A4, landscape. tests/tools/test_formula_sheet.py holds that it is up to date and one page long.
+Print it from a browser: A4, landscape. tests/tools/test_formula_sheet.py checks that it is up to date.
 """
 
 import re
@@ -45,11 +45,11 @@ ESTIMATES = {
     "activations, all at 2 bytes": ("L*(10*Ne + 24*Ne/t + 5*Na/t)", half_precision_activations),
     "peak": ("16*N + 4*L*s**2 + L*(36*Ne + 6*Na) + 6*Ne + 10*Nl", peak_estimate),
 }
-"""Published estimates as people write them, and the formula that each must agree with: the tests hold it."""
+"""Published estimates as people write them, and the formula that each must equal, which the tests check."""
 MOMENTS = {"in the loss": held_in_loss, "in the embedding": held_in_embedding}
 WHERE = {
-    "in the loss": "of the log-probabilities, and the 1 that backward begins with",
-    "in the embedding": "all gradients, the embedding's second one, the stream's, the 1; for b·s ≤ 3,072 tokens",
+    "in the loss": "the gradient of the log-probabilities, and the 1 that backward begins with",
+    "in the embedding": "all gradients, a second one of the embedding, the stream's, the 1; for b·s ≤ 3,072 tokens",
 }
 _STYLE = """
 @page { size: A4 landscape; margin: 8mm; }
@@ -86,20 +86,20 @@ def _head() -> str:
     known = ", ".join(f"<b>{letter}</b> {LETTERS[letter]}" for letter in LETTER_ORDER)
     rounded = Expression("blocks(x)")
     return (
-        f"<h1>Every Byte: formula sheet</h1><p>{known}. All sizes are bytes, as requested; the allocator rounds each "
-        f"request x up to {rounded}, a multiple of {ROUNDING_BYTES}. Kept for backward: each storage once, without the "
-        "parameters and the output. PyTorch 2.13's rules.</p>"
+        f"<h1>Every Byte: formula sheet</h1><p>{known}. Sizes are requested bytes. The allocator rounds each "
+        f"request x up to {rounded}, a multiple of {ROUNDING_BYTES}. “Kept” counts each storage kept for backward "
+        "once, without parameters and output. PyTorch 2.13's rules.</p>"
     )
 
 
 def _chapter_2() -> list[str]:
     totals = {
         "GELU": mlp_saved(activation="gelu"),
-        "ReLU, or any other from its output": mlp_saved(activation="relu"),
+        "ReLU, or any that saves its output": mlp_saved(activation="relu"),
         "GELU, dropout": mlp_saved(activation="gelu", dropout=True),
     }
     kept = mlp_saved(activation="gelu", dropout=True)
-    return ["<h2>2 An MLP: d → 4d → d</h2>", _terms("Kept, with GELU and dropout", kept), _sums("In all", totals)]
+    return ["<h2>2 An MLP: d → 4d → d</h2>", _terms("Kept, with GELU and dropout", kept), _sums("In total", totals)]
 
 
 def _chapter_3() -> list[str]:
@@ -113,7 +113,7 @@ def _chapter_3() -> list[str]:
     return [
         "<h2>3 A block: norm1, attention, norm2 (as norm1), mlp</h2>",
         *tables,
-        _sums("In all, by attention and activation", attentions | more),
+        _sums("In total, by attention and activation", attentions | more),
     ]
 
 
@@ -121,12 +121,12 @@ def _chapter_4() -> list[str]:
     flash = held_after_forward(GPTSettings())
     explicit = held_after_forward(GPTSettings(attention="explicit"))
     known = {term.name for term in flash.terms}
-    instead = "With explicit attention, in place of logsumexp and random state"
+    instead = "With explicit attention, instead of logsumexp and random state"
     estimates = [(name, Expression(text), "") for name, (text, _) in ESTIMATES.items()]
     weights = [(term.name, Expression(term.elements), term.why) for term in gpt_weights().terms]
     return [
         "<h2>4 A GPT in nanoGPT's shape</h2>",
-        _table("N, the number of parameters", [*weights, ("in all, without biases", parameter_count(), "")]),
+        _table("N, the number of parameters", [*weights, ("in total, without biases", parameter_count(), "")]),
         _table(
             "Held after forward: autocast, flash attention, fused AdamW", [_in_n(row) for row in map(_row, flash.terms)]
         ),
@@ -138,7 +138,7 @@ def _chapter_4() -> list[str]:
 
 
 def _moment(name: str, forward: Formula, held) -> tuple[str, str, str]:
-    """What is there at a moment of backward: which rows of those after forward, and what comes to them."""
+    """What exists at a moment of backward: which of the rows after forward, and what is added to them."""
     there = held(GPTSettings()).terms
     names = {term.name for term in forward.terms}
     stays = [term.name for term in there if term.name in names]
@@ -173,13 +173,13 @@ def _models() -> str:
 def _allocator() -> str:
     own, small = short(rounding.OWN_SEGMENT_BYTES), short(rounding.LARGEST_SMALL_BYTES)
     rows = [
-        ("a block", "⌈x⌉ to 512 B, and what is not split off", ""),
+        ("a block", "⌈x⌉ to 512 B, and any remainder not split off", ""),
         (f"up to {small}", f"in segments of {short(rounding.SMALL_SEGMENT_BYTES)}", ""),
         (f"below {own}", f"in segments of {short(rounding.LARGE_SEGMENT_BYTES)}", ""),
         ("larger", f"a segment of its own, a multiple of {short(rounding.SEGMENT_ROUNDING_BYTES)}", ""),
         ("split off", f"a remainder of 512 B or more (small), above {small} (large)", ""),
     ]
-    return _table("The caching allocator: allocated are whole blocks, reserved whole segments", rows)
+    return _table("The caching allocator: allocated counts whole blocks, reserved whole segments", rows)
 
 
 def _row(term: Term) -> tuple[str, Expression, str]:

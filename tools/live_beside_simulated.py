@@ -25,7 +25,7 @@ from every_byte.gpu.live.settings import followed_settings
 from every_byte.gpu.memory.environment import ALLOCATOR
 from every_byte.gpu.memory.specs import SPECS
 from every_byte.measure.operators import blocks, out_of_memory
-from every_byte.tables import text_table
+from every_byte.tables import Table
 from utils import GPT, MLP, AllocatedMemContext, Block, Ledger, LiveGPU, SavedTensorContext, SimulatedGPU, open_gpu
 from utils.experiments.training import adamw, random_tokens
 
@@ -320,9 +320,9 @@ def main(argv: Sequence[str] = ()) -> int:
     print(*followed, sep="\n", end="\n" if followed else "")
     print(known_spec(gpu), end="\n\n")
     head = ["after", *FIGURES, "all six answers"]
-    print(text_table("Bytes on the live GPU at each instant, and whether the simulated GPU agrees", head, instants))
+    print(Table("Bytes on the live GPU at each instant, and whether the simulated GPU agrees", head, instants).text())
     print()
-    print(text_table("Every method", ["name", "live", "simulated", ""], methods))
+    print(Table("Every method", ["name", "live", "simulated", ""], methods).text())
     differ = [row for row in [*instants, *methods] if "DIFFER" in row[-1] or row in instants and row[-1] != "agree"]
     print(f"\n{len(instants)} instants, {len(methods)} methods and functions: {len(differ)} differ that should not")
     return 1 if differ else 0

@@ -85,7 +85,7 @@ def compared(path: Path, recording: dict, gpu: str) -> dict:
         found[how] = differences(run, recording)
     trace, plain, placed = run.gpu.trace, found["plain"], found["placed"]
     if any(plain.values()):
-        unknown = NOT_MODELLED if trace.unmodelled else VALUES if trace.values_read else UNKNOWN
+        unknown = NOT_MODELLED if trace.notes.unmodelled else VALUES if trace.notes.values_read else UNKNOWN
         found["why"] = unknown if any(placed.values()) else ADDRESSES
     return found | {"n_marks": len(recording["marks"]), "n_events": len(recording["events"])}
 

@@ -1,4 +1,4 @@
-"""What a card was measured to take, beside its simulation, in the words of book/measured_by_others.md.
+"""Compares what a real card took with its simulation, in the words of book/measured_by_others.md.
 
 It reads tests/reference/VERSION/measured and tests/reference/cards.
 """
@@ -18,36 +18,36 @@ from tools.measured import ADDRESSES, NOT_MODELLED, UNKNOWN, VALUES
 HEAD = """
 ## Measured by us, on one card
 
-In November 2026 we had the use of an {gpu} for fifteen minutes, with PyTorch {torch} and driver {driver}. Everything
-in this section ran on it and on its simulation by the rules of that PyTorch. A program *agrees* when every counter that
-was read is the same: allocated, reserved and peak bytes, requested ones too but for the public programs, and of the
-recorded cases every allocation and free, with its size and in order but for frees that follow one another. The
-simulations were run on the day of the measurement.
+In November 2026 we could use an {gpu} for fifteen minutes, with PyTorch {torch} and driver {driver}. Everything in
+this section ran on that card and, by the rules of that PyTorch, on its simulation. A program *agrees* when every
+counter we read is the same on both. These are allocated, reserved and peak bytes and, except for the public programs,
+requested bytes. For the recorded cases, every allocation and free must also have the same size and the same order,
+although consecutive frees may change places. We ran the simulations on the day of the measurement.
 
 | what ran | programs | agree | differ |
 |---|--:|--:|---|
 """
 WORDS = {
-    ADDRESSES: "agree with the card's addresses of segments put in",
-    NOT_MODELLED: "have an operator that the report names as not modelled",
+    ADDRESSES: "agree once the simulation uses the card's segment addresses",
+    NOT_MODELLED: "have an operator that the report lists as not modelled",
     VALUES: "read values that only a card computes",
-    UNKNOWN: "differ for reasons that we have not followed to their end",
+    UNKNOWN: "differ for reasons that we have not fully traced",
 }
 DETAILS = """
-**Where segments are.** PyTorch takes, of free blocks of one size, the one with the lowest address, so the addresses
-that the driver gives can decide which block is cut and, with it, what stays reserved. The simulated card gives
-addresses in ascending order; the driver of this card does not. With its addresses put into the simulation,
-{n_placed} of the {n_cases} recorded cases more agree. Without them, reserved bytes of these differ in {n_reserved}, by
-{most_reserved:,d} bytes at most, and the peak of allocated bytes in {n_peak}, by {most_peak:,d}. The other programs
-were not tried so.
+**Segment addresses.** Among free blocks of the same size, PyTorch takes the one with the lowest address. So the
+driver's addresses can decide which block is split and therefore how much stays reserved. The simulated card hands out
+addresses in ascending order, but this card's driver does not. If the simulation uses the driver's addresses,
+{n_placed} more of the {n_cases} recorded cases agree. Without them, reserved bytes differ in {n_reserved} of these,
+by at most {most_reserved:,d} bytes, and peak allocated bytes in {n_peak}, by at most {most_peak:,d}. We did not try
+this with the other programs.
 
-**cuDNN's attention.** {n_attention} calls were measured. Their workspace follows a formula, which the simulated card
-now has: 256 bytes forward; backward 4 bytes for each number of the query and for each of its rows, 256 more, and where
-heads share keys and values, a gradient of both for each head of the query, each rounded up to 128 bytes. What it takes
-forward for a single query is not known.
+**cuDNN's attention.** We measured {n_attention} calls. Their workspace follows a formula that the simulated card now
+uses. Forward takes 256 bytes. Backward takes 4 bytes for each number of the query and for each of its rows, and 256
+more. If heads share keys and values, it also takes a gradient of both for each head of the query. Each part is rounded
+up to 128 bytes. We do not know what forward takes for a single query.
 
-**The CUDA context.** {first} MiB after the first tensor, {product} MiB after the first matrix product, {trained} MiB
-after training steps.
+**The CUDA context.** It took {first} MiB after the first tensor, {product} MiB after the first matrix product, and
+{trained} MiB after training steps.
 """
 
 

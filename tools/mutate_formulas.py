@@ -153,7 +153,7 @@ def outcome(book: Book, constant: Constant, chapters: dict[str, set[str]]) -> di
     for chapter, noted in chapters.items():
         if module(constant.file) in noted:
             passes, now = book.run(chapter, constant)
-            found[chapter[:2]] = "fails" if not passes else "unused" if now == noted else "passes"
+            found[chapter.partition("_")[0]] = "fails" if not passes else "unused" if now == noted else "passes"
     return found
 
 

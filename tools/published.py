@@ -1,6 +1,6 @@
-"""Writes book/measured_by_others.md, published figures beside simulated ones: `python -m tools.published`.
+"""Writes book/measured_by_others.md, which compares published figures with simulated ones: `python -m tools.published`.
 
-The table is tests/published/figures, who published it is in sources.toml there, and the programs are in rebuilt.
+The figures are in tests/published/figures, their sources in sources.toml there, and the programs in rebuilt.
 """
 
 import argparse
@@ -26,28 +26,28 @@ from published import UNITS, Figure, figures, sources  # noqa: E402
 
 HEAD = """# Measured by others
 
-Other people measured memory on real cards and published what they saw: in the benchmark of Liger-Kernel, in reports of
-PyTorch's and other repositories, and in the training logs of models on Hugging Face. We rewrote each of their programs
-(`tests/published/rebuilt`: a row names a file, a function in it and its arguments) and ran it on the simulated card. Of
+Other people measured memory on real cards and published the results in Liger-Kernel's benchmark, in issues and
+documents of PyTorch and other repositories, and in training logs of models on Hugging Face. We rewrote each program
+(a row names a file in `tests/published/rebuilt`, a function and its arguments) and ran it on the simulated card. Of
 {n} figures from {n_sources} sources, published from {first} to {last}, {met} are met in every digit that the source
-prints; the other {off} differ, and the tables say why. The sources name these cards: {cards}.
+prints. The other {off} differ, and a note below each table gives the reasons. The sources name these cards: {cards}.
 
-A figure is *met* when the simulated number, printed in the source's unit and with the source's digits, is the same
-text. Liger-Kernel keeps its figures as float32 numbers of MiB, so the simulated ones are rounded to float32 too. We
-allow no other tolerance, fit no program to its figure, and list every figure that we tried. Those of models on Hugging
-Face are of one thing, the weights brought to the card (`init_mem_gpu_alloc_delta`); what the same logs say of training
-was not tried. The simulated card follows the rules of the book's PyTorch whatever version a source used, so what
-PyTorch has changed since shows as a difference. Where a source does not name its card, the program ran on a simulated
-A100. The many figures of 2018 that differ are one report's, of an allocator that PyTorch no longer has.
+A figure is *met* when the simulated number, printed in the source's unit with the source's digits, is the same text.
+Liger-Kernel stores its figures as float32 numbers of MiB, so we round the simulated ones to float32 too. We allow no
+other tolerance, fit no program to its figure, and list every figure we tried. The figures from Hugging Face cover only
+the weights moved to the card (`init_mem_gpu_alloc_delta`). We did not try what those logs report about training. The
+simulated card follows the rules of the book's PyTorch whatever version a source used, so anything PyTorch has changed
+since shows as a difference. If a source does not name its card, the program ran on a simulated A100. The many differing
+figures of 2018 come from one report, about an allocator that PyTorch no longer has.
 
-Written by `python -m tools.published`; `make nightly` compares every figure again.
+`python -m tools.published` writes this page, and `make nightly` compares every figure again.
 """
 SENT_IN = """
 ## With `every-byte measure`
 
-[`every-byte measure`](command.md#every-byte-measure) runs one suite on a card and on its simulation, and compares seven
-counters at each of its instants. Files that were sent in are in `tests/reference/cards`. *Recorded over stand-ins*
-means that PyTorch's CUDA build ran, and no card: such a row says that the suite works, and nothing about the card.
+[`every-byte measure`](command.md#every-byte-measure) runs a suite on a card and on its simulation, and compares seven
+counters at every instant of the suite. Files we received are in `tests/reference/cards`. `recorded over stand-ins`
+means that PyTorch's CUDA build ran without a card. Such a row shows that the suite works and nothing about the card.
 
 | card | PyTorch | driver | | instants that agree |
 |---|---|---|---|--:|
@@ -55,16 +55,15 @@ means that PyTorch's CUDA build ran, and no card: such a row says that the suite
 UNCONFIRMED = """
 ## What no published figure has confirmed yet
 
-- **Fused attention, in published figures.** No published figure comes from a program that runs flash attention or
-  memory-efficient attention.
-- **cuDNN's workspaces, but for attention.** The simulated card has none for convolutions and recurrent layers. Above,
-  convolutions agree where cuDNN asked for none and differ where it asked for one.
-- **Optimizers.** Two of the programs above take steps: PyTorch's recipe of mixed precision with SGD, which keeps no
-  state, and the training of LLMs-from-scratch with AdamW. No figure is of a fused, 8-bit or factored optimizer.
-- **Several cards.** Every figure above comes from one card.
-- **A full card.** No figure above is of fragmentation, `expandable_segments` or an out-of-memory error.
-  {n_reserved} are of reserved memory; one of them is of a training run.
-- **These cards**, which the simulated GPU knows and no source above names: {unseen}.
+- **Fused attention.** No published figure comes from a program that runs flash attention or memory-efficient attention.
+- **cuDNN's workspaces, except for attention.** The simulated card has none for convolutions and recurrent layers. In
+  the tables above, convolutions agree where cuDNN requested no workspace and differ where it requested one.
+- **Optimizers.** Two of the programs above take optimizer steps. PyTorch's mixed-precision recipe uses SGD, which keeps
+  no state, and LLMs-from-scratch uses AdamW. No figure covers a fused, 8-bit or factored optimizer.
+- **Several cards.** Every figure above comes from a single card.
+- **A full card.** No figure above covers fragmentation, `expandable_segments` or an out-of-memory error.
+  {n_reserved} figures are of reserved memory, one of them from a training run.
+- **These cards**, which the simulated GPU knows but no source above names: {unseen}.
 """
 
 
@@ -145,7 +144,7 @@ def _tables(every: tuple[Figure, ...], simulated: dict[str, int]) -> Iterator[st
 
 
 def _rows(group: list[Figure], simulated: dict[str, int]) -> Iterator[str]:
-    """Figures of one program and card, whose names stand in the first row alone."""
+    """Figures of one program and card; only the first row names them."""
     for i, figure in enumerate(group):
         first = [f"`{figure.program}`", figure.on or "not named"] if i == 0 else ["", ""]
         n_bytes = simulated[figure.key]
@@ -170,12 +169,13 @@ def _difference(figure: Figure, n_bytes: int) -> str:
 
 
 def _reasons(of_source: list[Figure]) -> Iterator[str]:
-    """Why figures differ, each reason with the programs that it is for."""
+    """Why figures differ, each reason with its programs."""
     differing = sorted((figure for figure in of_source if figure.why), key=lambda figure: figure.why)
     for why, group in groupby(differing, lambda figure: figure.why):
         programs = [figure.program for figure in group]
         names = ", ".join(f"`{name}`" for name in dict.fromkeys(programs))
-        yield f"\nWhy {len(programs)} of {names} differ: {why}.\n"
+        what = "1 figure" if len(programs) == 1 else f"{len(programs)} figures"
+        yield f"\nWhy {what} of {names} differ{'s' * (len(programs) == 1)}: {why}.\n"
 
 
 def _unconfirmed(every: tuple[Figure, ...]) -> str:

@@ -1,8 +1,9 @@
 """How long a chapter takes, by one rule: `python -m tools.reading_time` prints it, and what it gives for each chapter.
 
-An estimate, made to be honest and not to please, for a reader who predicts in earnest and checks equations with a
-pencil: dense prose at 130 words a minute, a minute and a half a prediction, half a minute a result, half a minute a
-numbered equation, eight an exercise. Rounded up to five minutes.
+An estimate, made to be honest and not to please, for a reader who predicts in earnest, reads the code and checks
+equations with a pencil: prose at 150 words a minute, three seconds a line of code that is shown, a minute and a half
+a prediction, half a minute a result, half a minute a numbered equation, eight an exercise. Rounded up to five minutes.
+Exercises, and sections headed "Detour: ...", are not on the way: each states its own minutes.
 """
 
 import math
@@ -17,15 +18,18 @@ from nbformat import NotebookNode
 from book.extensions.folds import WORDS as FOLDS
 
 ROOT = Path(__file__).resolve().parent.parent
-WORDS_A_MINUTE = 130
-MINUTES = {"prediction": 1.5, "result": 0.5, "equation": 0.5}
+WORDS_A_MINUTE = 150
+MINUTES = {"line of code": 0.05, "prediction": 1.5, "result": 0.5, "equation": 0.5}
 MINUTES_AN_EXERCISE = 8
+DETOUR = "Detour: "
+_HIDDEN = {*FOLDS, "fetch"}
 
 
 class Reading(NamedTuple):
     """What a chapter asks of a reader."""
 
     words: int
+    lines: int
     predictions: int
     results: int
     equations: int
@@ -34,8 +38,9 @@ class Reading(NamedTuple):
     @property
     def exact_minutes(self) -> float:
         """To read it, with its predictions, without its exercises; not rounded."""
-        exact = self.words / WORDS_A_MINUTE + self.predictions * MINUTES["prediction"]
-        return exact + self.results * MINUTES["result"] + self.equations * MINUTES["equation"]
+        n = {"line of code": self.lines, "prediction": self.predictions}
+        n |= {"result": self.results, "equation": self.equations}
+        return self.words / WORDS_A_MINUTE + sum(minutes * n[what] for what, minutes in MINUTES.items())
 
     @property
     def minutes(self) -> int:
@@ -68,34 +73,49 @@ def before_exercises(notebook: NotebookNode) -> list[NotebookNode]:
 
 
 def reading(notebook: NotebookNode) -> Reading:
-    """What a chapter asks, counted; its exercises, and what stands behind them, are not part of the reading."""
-    before = before_exercises(notebook)
-    prose = "\n\n".join(cell.source for cell in before if cell.cell_type == "markdown")
-    results = [cell for cell in before if cell.cell_type == "code" and cell.outputs]
+    """What a chapter asks on the way, counted; and its exercises, which are not part of the reading."""
+    on_the_way = [cell for name, cells in _sections(notebook) if not name.startswith(DETOUR) for cell in cells]
     everywhere = "\n\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
-    return Reading(
-        words=count_words(prose),
-        predictions=len(re.findall(r"<!--\s*predict\b", prose)),
-        results=sum(not FOLDS.keys() & set(cell.metadata.get("tags", [])) for cell in results),
-        equations=len(re.findall(r"\\tag\{", prose)),
-        exercises=len(re.findall(r"^### Exercise\b", everywhere, re.MULTILINE)),
-    )
+    return _counted(on_the_way)._replace(exercises=len(re.findall(r"^### Exercise\b", everywhere, re.MULTILINE)))
 
 
 def minutes_by_section(notebook: NotebookNode) -> dict[str, float]:
-    """What each section of a chapter takes, without its exercises; not rounded, so that they add up to the chapter.
+    """What each section of a chapter takes, detours too, without its exercises; not rounded.
 
     The names are the headings: "2.3 What PyTorch really keeps"; "" is what stands before the first one.
     """
-    heading, found = "", {}
+    return {name: _counted(cells).exact_minutes for name, cells in _sections(notebook)}
+
+
+def _sections(notebook: NotebookNode) -> list[tuple[str, list[NotebookNode]]]:
+    """The cells before the exercises, by the headings under which they are; a cell of prose is cut at each."""
+    found: list[tuple[str, list[NotebookNode]]] = [("", [])]
     for cell in before_exercises(notebook):
+        for text in re.split(r"^(?=## )", cell.source, flags=re.MULTILINE) if cell.cell_type == "markdown" else ():
+            if text.startswith("## "):
+                found.append((text.splitlines()[0].removeprefix("## "), []))
+            found[-1][1].append(nbformat.v4.new_markdown_cell(text))
         if cell.cell_type == "code":
-            found.setdefault(heading, []).append(cell)
-            continue
-        for text in re.split(r"^(?=## )", cell.source, flags=re.MULTILINE):
-            heading = text.splitlines()[0].removeprefix("## ") if text.startswith("## ") else heading
-            found.setdefault(heading, []).append(nbformat.v4.new_markdown_cell(text))
-    return {name: reading(nbformat.v4.new_notebook(cells=cells)).exact_minutes for name, cells in found.items()}
+            found[-1][1].append(cell)
+    return found
+
+
+def _counted(cells: list[NotebookNode]) -> Reading:
+    prose = "\n\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    code = [cell for cell in cells if cell.cell_type == "code" and not _HIDDEN & set(cell.metadata.get("tags", []))]
+    return Reading(
+        words=count_words(prose),
+        lines=sum(_is_read(line) for cell in code for line in cell.source.splitlines()),
+        predictions=len(re.findall(r"<!--\s*predict\b", prose)),
+        results=sum(bool(cell.outputs) for cell in code),
+        equations=len(re.findall(r"\\tag\{", prose)),
+        exercises=0,
+    )
+
+
+def _is_read(line: str) -> bool:
+    """Whether a line of code has something to be read: blank lines and imports have not."""
+    return bool(line.strip()) and not line.lstrip().startswith(("import ", "from "))
 
 
 def main() -> int:

@@ -133,7 +133,7 @@ def _run_case(job: Job) -> Run:
             return Run(name, job.place, frozenset(), parts=f"{type(error).__name__}: {error}")
     if parts := parting(run, _recordings(job.version)[job.recorded]):
         return Run(name, job.place, frozenset(), parts=parts)
-    return Run(name, job.place, _modelled(run.gpu.trace.operators, run.gpu.unmodelled))
+    return Run(name, job.place, _modelled(run.gpu.trace.notes.operators, run.gpu.unmodelled))
 
 
 def _modelled(operators: Iterable[str], unmodelled: Iterable[str]) -> frozenset[str]:

@@ -1,7 +1,7 @@
 """Writes book/releases.md, what changed in PyTorch's memory from release to release: `python -m tools.releases`.
 
-Every figure is one of a recording; tests/reference says how those are made. What a change is called, and where it is
-spoken of, is in release_changes.py.
+Every figure comes from a recording; tests/reference explains how those are made. The titles, texts and sources of the
+changes are in release_changes.py.
 """
 
 import argparse
@@ -21,40 +21,41 @@ PAGE = ROOT / "book" / "releases.md"
 
 HEAD = """# What changed in PyTorch's memory, release by release
 
-The same programs were run over the CUDA builds of {names}, and every allocation was recorded. No GPU was there:
-stub libraries stand below PyTorch, whose own code asks for the memory ([how](how_we_know.md)). So these are the
-bytes that PyTorch's allocator gives out; what cuDNN's kernels ask for in addition is not known, and not in them.
+We ran the same programs on the CUDA builds of {names} and recorded every allocation. No GPU was
+involved. PyTorch's own code requests the memory, and stub libraries below it answer ([how](how_we_know.md)). The
+figures are therefore the bytes that PyTorch's allocator hands out. What cuDNN's kernels request in addition is unknown
+and not included.
 
-The builds are those on PyPI ({libraries}). Versions between those that were recorded are not told apart. Written
-by `python -m tools.releases`.
+The builds are those on PyPI ({libraries}).
+A change that came in a version between two recorded ones appears under the later one. `python -m tools.releases` writes
+this page.
 
-The book follows PyTorch {book}, whatever you run. `every-byte run` and `account(…)` follow the version that you
-have, or one that you name, as `SimulatedGPU` does: `every-byte run --torch 2.15`, `torch="2.15"`. In a clone
-`every-byte verify` runs all recorded programs under your PyTorch, and says which agree.
+The book follows PyTorch {book}, whichever version you run. `every-byte run` and `account(…)` follow the version you
+have. You can name another one for these and for `SimulatedGPU`, as in `every-byte run --torch 2.15` or `torch="2.15"`.
+In a clone, `every-byte verify` runs all recorded programs under your PyTorch and reports which agree.
 
-Attention is computed by one of several kernels. Flash attention, memory-efficient attention and cuDNN's are
-*fused*: they never hold all scores. Plain mathematics holds them, a number for each pair of query and key,
-several times over. Which one is taken decides most of the differences below.
+PyTorch computes attention with one of several kernels. Flash attention, memory-efficient attention and cuDNN's
+attention are *fused* and never hold all scores. The unfused form, plain attention, holds several tensors of scores,
+with a number for each pair of query and key. Which kernel PyTorch chooses explains most of the differences below.
 
-In each table *peak* is the most that was allocated at a time, in the whole program or in the phase that is named,
-and *held* is what was still allocated after it. The card stands behind the program's name.
+In each table, *peak* is the most bytes allocated at any one time in the program, or in the phase named, and *held* is
+what is still allocated afterwards. The end of a program's name is its card.
 """
 STEPS = """
-## What it comes to for a training step
+## The effect on a training step
 
-The most that was allocated at a time, in bytes. What 2.15 takes less is mostly cuBLAS's workspaces, of which a training
-kept two.
+The table shows peak allocated bytes. Most of what 2.15 saves is cuBLAS's workspaces, of which a training run used to
+keep two.
 
 """
 COUNTED = """
 ## How many programs differ
 
-Of each program that both versions ran, whether any figure at any of its marks differs, and how the most that was
-allocated at a time does. Left out are programs that draw their settings at random, where one version refuses what the
-other runs, so that they draw others from there on. A program that fills all that it is given has a larger peak where a
-workspace no longer takes its share.
+For every program that both versions ran, the table counts whether any figure differs and how the peak changes. It omits
+programs with random settings where one version refuses a setting that the other runs, because their later settings
+differ. Some programs fill all the memory they are given. Their peak grows when a workspace no longer takes its share.
 
-| from | to | programs | no figure differs | peak smaller | peak larger | peak as before, another figure differs |
+| from | to | programs | no figure differs | peak smaller | peak larger | same peak, another figure differs |
 |---|---|--:|--:|--:|--:|--:|
 """
 WHOLE = "after it"
@@ -85,7 +86,7 @@ def told() -> str:
     for version in reversed(list(recorded)):
         if changes := [change for change in CHANGES if change.version == version]:
             before, _ = _around(version, list(recorded))
-            parts.append(f"\n## {version}, beside {before}\n")
+            parts.append(f"\n## {version}, compared with {before}\n")
             parts += [_told(change, recorded) for change in changes]
     return "".join(parts)
 
@@ -134,7 +135,7 @@ def _moment(mark: str) -> str:
 
 def _sources(change: Change) -> str:
     if not change.threads:
-        return "Found in the builds; we know of no thread about it."
+        return "We found this in the builds and know of no discussion of it."
     kinds = {"pull": "pull request", "issues": "issue"}
     links = [f"{kinds[kind]} [{number}]({LINK}/{kind}/{number})" for kind, number in change.threads]
     return f"In PyTorch: {', '.join(links)}."

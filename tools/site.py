@@ -6,7 +6,8 @@ nobody for anything. Then Chromium, where there is one, prints each chapter to a
 build/, but npm's own files.
 
 Where only chapters and pages have changed since the last time, the others are not read again, and not printed again.
-Until the new site is whole the last one stands; Ctrl-C leaves it so.
+Until the new site is whole the last one stands; Ctrl-C leaves it so. `--only index` or `--only 02_mlp_memory` makes one
+page alone, in seconds, in build/site/only.
 """
 
 import argparse
@@ -37,6 +38,7 @@ BOOK = ROOT / "book"
 BUILD = ROOT / "build" / "site"
 NPM, STATIC, SOURCE, KEPT, HTML = (BUILD / name for name in ("npm", "static", "source", "kept", "html"))
 NEW = BUILD / "new"  # what is to be build/site/html once it is whole
+ONLY = BUILD / "only"  # one page alone
 EXAMPLE = BUILD / "example"  # the report of the example program, as a page
 FONTS = ("source-serif-4", "source-sans-3", "source-code-pro")
 
@@ -126,8 +128,7 @@ def made_by() -> str:
 
 
 def build_pages(*options: str) -> None:
-    """Runs Sphinx: no cell is run, no reference may miss, no warning may pass; without scripts a page is light;
-    no script runs there but the page's own.
+    """Runs Sphinx: no cell is run, no reference may miss, no warning may pass.
 
     It reads the sources that have changed since it last passed, or all, where what makes pages of them has. It writes
     all pages, since each may speak of any other.
@@ -137,14 +138,49 @@ def build_pages(*options: str) -> None:
         shutil.rmtree(KEPT, ignore_errors=True)
     stamp.unlink(missing_ok=True)  # what is not read again does not warn again: it must have passed
     shutil.rmtree(NEW, ignore_errors=True)
-    command = [sys.executable, "-m", "sphinx", "-b", "html", "-n", "-W", "--keep-going", "-a", "-q"]
-    command += ["-c", str(BOOK), "-d", str(KEPT / "doctrees"), *options, str(SOURCE), str(NEW)]
-    subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}, check=True)
+    run_sphinx(KEPT, NEW, "-n", "-W", "--keep-going", "-a", *options)
     write_whole(stamp, now)
-    for page in NEW.rglob("*.html"):  # `auto` is for the theme's script; without scripts it is no colour at all
+    finish_pages(NEW)
+
+
+def run_sphinx(kept: Path, new: Path, *options: str) -> None:
+    """Sphinx makes the staged sources into pages in `new`; what it has read is in `kept`."""
+    command = [sys.executable, "-m", "sphinx", "-b", "html", "-q", "-c", str(BOOK), "-d", str(kept / "doctrees")]
+    command += [*options, str(SOURCE), str(new)]
+    subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}, check=True)
+
+
+def finish_pages(new: Path) -> None:
+    """Without scripts a page is light, and of scripts its own alone run there."""
+    for page in new.rglob("*.html"):  # `auto` is for the theme's script; without scripts it is no colour at all
         text = page.read_text(encoding="utf-8")
         page.write_text(text.replace('data-theme="auto"', 'data-theme="light"', 1), encoding="utf-8")
-    give_policies(NEW)
+    give_policies(new)
+
+
+def build_one(name: str) -> Path:
+    """One page of book/, or one chapter, in build/site/only: links to others lead nowhere, accounts are few.
+
+    Raises: SystemExit where there is no page or chapter of that name.
+    """
+    with one_at_a_time(BUILD):
+        stage()
+        found = [path for path in SOURCE.rglob(f"{name}.*") if path.suffix in (".md", ".ipynb")]
+        if not found:
+            raise SystemExit(f"{name!r} is no page of book/ and no chapter: name its file, without .md or .ipynb.")
+        copy_parts(install_parts())
+        others = [path for path in SOURCE.rglob("*.*") if path.suffix in (".md", ".ipynb") and path != found[0]]
+        left_out = ",".join(str(path.relative_to(SOURCE)) for path in others)
+        page, scripts = str(found[0].relative_to(SOURCE).with_suffix("")), folder_name()
+        shutil.rmtree(ONLY, ignore_errors=True)
+        values = {"exclude_patterns": left_out, "root_doc": page, "suppress_warnings": "myst,toc,ref"}
+        values["explorer_scripts"] = scripts
+        run_sphinx(BUILD / "kept_only", ONLY, "-E", *(f"-D{key}={value}" for key, value in values.items()))
+        finish_pages(ONLY)
+        html = ONLY / f"{page}.html"
+        names = sorted(set(re.findall(r'data-explorer="(\w+)"', html.read_text(encoding="utf-8"))))
+        copy_explorers(ONLY / "_static" / scripts, FEW, names)
+    return html
 
 
 def can_print() -> bool:
@@ -203,7 +239,11 @@ def main() -> None:
         action="store_true",
         help=f"of each explorer, store {FEW} accounts: to look at the pages, not to publish them",
     )
+    parser.add_argument("--only", metavar="PAGE", help="one page or chapter, to look at it: index, 02_mlp_memory")
     wished = parser.parse_args()
+    if wished.only:
+        print(f"The page is {build_one(wished.only).relative_to(ROOT)}.")
+        return
     prints, most = not wished.no_pdfs and can_print(), FEW if wished.few else None
     scripts = folder_name()
     options = ("-D", f"has_pdfs={int(prints)}", "-D", f"explorer_scripts={scripts}")

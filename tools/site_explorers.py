@@ -47,7 +47,7 @@ def folder_name() -> str:
     return f"explorers-{digest_of(PAGE.glob('*.[jc]s*'), fingerprint())[:8]}"
 
 
-def store(name: str, most: int | None = None) -> tuple[str, float, int]:
+def store(name: str, most: int | None = None, folder: Path | None = None) -> tuple[str, float, int]:
     """Takes the accounts of one explorer, all or so many, and writes its script: its name, seconds, how many accounts.
 
     Raises: whatever an account raises, unless it is what CUDA or PyTorch would say of the setting: a page may show it.
@@ -76,7 +76,7 @@ def store(name: str, most: int | None = None) -> tuple[str, float, int]:
     script = script_of(name, explorer, settings)
     if unexpected:
         raise unexpected[0]
-    write_whole(KEPT / f"{name}.js", script)
+    write_whole((folder or KEPT) / f"{name}.js", script)
     return name, time.perf_counter() - start, len(settings)
 
 
@@ -111,14 +111,18 @@ def store_all(*, n_processes: int = 2, most: int | None = None) -> list[tuple[st
     return done
 
 
-def copy_explorers(folder: Path, most: int | None = None) -> None:
-    """Takes the accounts that are missing, and writes all that a page loads to a folder."""
+def copy_explorers(folder: Path, most: int | None = None, names: Iterable[str] | None = None) -> None:
+    """Takes the accounts that are missing, of all explorers or those named; writes to a folder what a page loads."""
     from every_byte.widget.scripts import one_script
 
-    store_all(most=most)
     folder.mkdir(parents=True, exist_ok=True)
-    for path in [*KEPT.glob("*.js"), PAGE / "explorer.css"]:
-        shutil.copy(path, folder)
+    if names is None:
+        store_all(most=most)
+        for path in KEPT.glob("*.js"):
+            shutil.copy(path, folder)
+    for name in names or ():
+        store(name, most, folder)
+    shutil.copy(PAGE / "explorer.css", folder)
     (folder / "explorers.js").write_text(one_script(), encoding="utf-8")
 
 

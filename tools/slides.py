@@ -34,7 +34,7 @@ You may use and change them for any purpose if you give credit, link to the lice
 A fitting credit: "{CREDIT}".
 The licence: {LICENCE}
 """
-SECTION = re.compile(r"^## (\d+\.\d+ .+)$", re.MULTILINE)
+SECTION = re.compile(r"^## ((?:\d+\.\d+|Detour:) .+)$", re.MULTILINE)
 OPENING_TAG = re.compile(r"<svg\b[^>]*>")
 
 
@@ -65,7 +65,9 @@ def _figures_of(path: Path) -> Iterator[Figure]:
         elif shown := _picture(cell):
             alt = cell.metadata.get("mystnb", {}).get("image", {}).get("alt", "")
             text = alt or " ".join(next(_data(cell, "text/plain")).split())
-            yield Figure(f"{path.stem[:2]}-{cell.id}", path, cell.id, chapter, section, text, shown == SVG)
+            yield Figure(
+                f"{path.stem.partition('_')[0]}-{cell.id}", path, cell.id, chapter, section, text, shown == SVG
+            )
 
 
 def _picture(cell: NotebookNode) -> str:

@@ -1,7 +1,7 @@
-"""Writes book/teachers.md, the page for those who teach with the book: `python -m tools.teachers`.
+"""Writes book/teachers.md, the page for teachers: `python -m tools.teachers`.
 
-Times are those of tools/reading_time.py, what is said of wrong answers comes from the judges, which are run, and the
-figures are those of tools/slides.py.
+Times come from tools/reading_time.py, replies to wrong answers from the judges, which are run, and figures from
+tools/slides.py.
 """
 
 import re
@@ -27,33 +27,34 @@ PAGE = ROOT / "book" / "teachers.md"
 
 HEAD = """# For teachers
 
-Ways through the book for a class, what to install, figures for slides, a quiz, and for each exercise what it tests and
-what is often answered wrongly. Written by `python -m tools.teachers`.
+This page has plans for a class, what to install, figures for slides, a quiz, and, for each exercise, what it tests and
+which wrong answers to expect. `python -m tools.teachers` writes it.
 
 ## What a class needs
 
-No GPU: every cell runs on a simulated one, and gives the same bytes on every machine. Each student needs a clone of the
-book, Python 3.11 or newer and `make`; `make lab` installs the rest, and opens the chapters in JupyterLab. On Linux
-`make lab TORCH_INDEX=https://download.pytorch.org/whl/cpu` takes PyTorch's CPU build, a tenth of the other one. Let
-students do it before the first session: the installation takes minutes, and a classroom's network may be slow.
+Your class needs no GPU. Every cell runs on a simulated one and gives the same bytes on every machine. Each student
+needs a clone of the book, Python 3.11 or newer, and `make`. Then `make lab` installs everything else and opens the
+chapters in JupyterLab. On Linux, `make lab TORCH_INDEX=https://download.pytorch.org/whl/cpu` installs PyTorch's CPU
+build, which is a tenth of the size. Ask students to do this before the first session, because the installation takes
+minutes and a classroom's network may be slow.
 
-For a class that shares a server, see [a class on one server](jupyterhub.md). Where nothing can be installed, the pages
-of this site are enough to read, to predict and to move the sliders; the exercises are judged in JupyterLab alone.
+If the class shares a server, see [a class on one server](jupyterhub.md). If students cannot install anything, they can
+read, predict and move the sliders on the pages of this site; only JupyterLab checks the exercises.
 
-Predictions are to be written down before a cell is run. The book asks for {predictions} of them; in JupyterLab and on
-these pages a result waits until one is there.
+Students should write down each prediction before they run the cell. The book asks for {predictions} predictions. In
+JupyterLab and on these pages, a result stays hidden until the student has guessed.
 
 ## A class in one, four or eight sessions
 
-The minutes are those of a careful reader, by the rule that the chapters' own times follow: {rule}.
-They are added, then rounded up to five. No session is longer than {most} minutes. What is left out of a chapter can be
-read at home; each chapter opens with a short path of its own.
+The minutes are for a careful reader, by the same rule as the chapters' own times: {rule}.
+The sum is rounded up to five minutes, and no session is longer than {most}. Students can read the omitted sections at
+home. Each chapter also opens with a short path of its own.
 """
 OF_SECTIONS = """
 ### Minutes of each section
 
-To choose for yourself: the sections by their numbers, with their minutes in brackets, rounded. A chapter's opening and
-its takeaways are not among them.
+Use this table to make a plan of your own. It lists each section's number and, in brackets, its rounded minutes, without
+the chapter's opening and takeaways.
 
 | chapter | minutes |
 |---|---|
@@ -61,10 +62,10 @@ its takeaways are not among them.
 FIGURES = """
 ## Figures for slides
 
-The figures that chapters draw, as SVG whose text stays text: {{download}}`all of them, zipped <slides/{zip}>`. They may
-be used and changed if you give credit, as *Every Byte, by The Every Byte authors, CC BY 4.0*; each file says so in
-itself, with its chapter and section. Charts have no ground of their own, and can be read on a light slide and on a dark
-one. In a clone, `python -m tools.slides` writes them into `build/slides`.
+You can download the chapters' figures as SVG files with editable text: {{download}}`all, zipped <slides/{zip}>`.
+You may use and change them if you credit *Every Byte, by The Every Byte authors, CC BY 4.0*. Each file contains this
+credit, with its chapter and section. Charts have a transparent background and are readable on light and dark slides. In
+a clone, `python -m tools.slides` writes them to `build/slides`.
 
 | figure | from |
 |---|---|
@@ -72,15 +73,15 @@ one. In a clone, `python -m tools.slides` writes them into `build/slides`.
 QUIZ = """
 ## A quiz
 
-[A quiz](quiz.ipynb) asks two short questions about each chapter. Each answer is a folded cell that computes it.
+[The quiz](quiz.ipynb) asks two short questions about each chapter. A folded cell computes each answer.
 
 """
 EXERCISES = """
 ## The exercises
 
-What each exercise tests, the sections that it needs, and wrong answers with what the judge says of them: either the
-reply to an answer that was tried, or the sentence that the judge adds where it recognises the mistake. Right answers
-are folded below the exercises. Numbers are bytes where nothing else is said.
+For each exercise, this part states what it tests, which sections it needs, and how the judge replies to wrong answers.
+A reply is either the full reply to an answer that we tried, or the sentence that the judge adds when it recognises a
+mistake. In the chapters, the solution is folded below each exercise. Numbers are bytes unless they have another unit.
 """
 
 
@@ -97,9 +98,9 @@ def page() -> str:
 
 
 def told() -> str:
-    """The page without what is said of exercises."""
+    """The page without its part on the exercises."""
     rule = ", ".join(f"{minutes:g} minutes for each {what}" for what, minutes in MINUTES.items())
-    rule = f"{WORDS_A_MINUTE} words a minute, {rule}, {MINUTES_AN_EXERCISE} for each exercise"
+    rule = f"{WORDS_A_MINUTE} words a minute, {rule}, and {MINUTES_AN_EXERCISE} minutes for each exercise"
     parts = [HEAD.format(predictions=_n_predictions(), rule=rule, most=MOST_MINUTES)]
     for name, sessions in PLANS.items():
         parts += [f"\n### {name}\n", *_plan(sessions)]
@@ -116,13 +117,12 @@ def chapters() -> tuple[Path, ...]:
 @cache
 def section_minutes() -> dict[str, tuple[str, float]]:
     """By a section's number its title and its minutes."""
-    found = {}
-    for path in chapters():
-        for heading, minutes in minutes_by_section(_read(path)).items():
-            number, _, title = heading.partition(" ")
-            if re.fullmatch(r"\d+\.\d+", number):
-                found[number] = title, minutes
-    return found
+    return {number: of_one for path in chapters() for number, of_one in _sections_of(path).items()}
+
+
+def _sections_of(path: Path) -> dict[str, tuple[str, float]]:
+    headings = {tuple(name.split(" ", 1)): minutes for name, minutes in minutes_by_section(_read(path)).items()}
+    return {name[0]: (name[1], minutes) for name, minutes in headings.items() if re.fullmatch(r"\d+\.\d+", name[0])}
 
 
 def _read(path: Path) -> nbformat.NotebookNode:
@@ -159,21 +159,19 @@ def _listed(words: list[str]) -> str:
 
 def _of_sections() -> Iterator[str]:
     for path in chapters():
-        number = f"{int(path.stem[:2])}."
-        parts = [
-            f"{name} ({minutes:.0f})" for name, (_, minutes) in section_minutes().items() if name.startswith(number)
-        ]
+        parts = [f"{name} ({minutes:.0f})" for name, (_, minutes) in _sections_of(path).items()]
         yield f"| [{opening(path).title}](chapters/{path.name}) | {', '.join(parts)} |\n"
 
 
 def _of_figures() -> Iterator[str]:
     for one in figures():
-        place = f"section {one.section.partition(' ')[0]}"
-        yield f"| {{download}}`{one.name} <slides/{one.name}.svg>` | {place}, {one.section.partition(' ')[2]} |\n"
+        number, _, title = one.section.partition(" ")
+        place = f"section {number}, {title}" if number[:1].isdigit() else f"chapter {one.chapter[0]}, {one.section}"
+        yield f"| {{download}}`{one.name} <slides/{one.name}.svg>` | {place} |\n"
 
 
 def of_chapter(path: Path) -> str:
-    """What is said of a chapter's exercises."""
+    """A chapter's exercises, each with its wrong answers and the judge's replies."""
     running = Running(_read(path))
     parts = [f"\n### Chapter {opening(path).title}\n"]
     parts += [_of_exercise(one, replies(one, running)) for one in exercises() if one.notebook == path]
@@ -189,7 +187,7 @@ def _of_exercise(one: Exercise, wrong: list[Reply]) -> str:
     rows = "".join(f"| {_cell(reply.answer)} | {_cell(reply.says.removeprefix('Not yet: '))} |\n" for reply in wrong)
     return (
         f"\nExercise {number} of chapter {chapter}, **{one.title}**{end} It tests {tests} ({place}).\n\n"
-        f"| a wrong answer | what is said of it |\n|---|---|\n{rows}"
+        f"| wrong answer | reply |\n|---|---|\n{rows}"
     )
 
 

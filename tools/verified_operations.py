@@ -1,9 +1,9 @@
 """Writes book/verified_operations.md and every_byte/gpu/evidence.json: `python tools/verified_operations.py`.
 
 Runs every recorded case on the simulated GPU of its card, by the rules of the version that recorded it, and every
-recorded sample of PyTorch's own database of operators. Where all figures and events agree with the recording, the
-operators that ran are held by it: an hour or more. With names of cases, `python tools/verified_operations.py
-drawn_counts`, it runs these alone and adds what they hold.
+recorded sample of PyTorch's own database of operators. Where all figures and events agree, the recording verifies the
+operators that ran. This takes an hour or more. With names of cases, `python tools/verified_operations.py drawn_counts`,
+it runs only these and adds what they verify.
 """
 
 import re
@@ -25,16 +25,17 @@ PAGE = ROOT / "book" / "verified_operations.md"
 BOOK = "2.13"
 HEAD = """# Verified operations
 
-Written by `python tools/verified_operations.py`, which compares the simulated GPU with what was recorded from the CUDA
-build of PyTorch 2.13 (see `tests/reference/README.md`). An operation that is in no row is counted by its outputs, warns
-once and is named in `gpu.unmodelled`. Below, first, the samples of all operators, then the programs.
+This page compares the simulated GPU with recordings of PyTorch 2.13's CUDA build (see `tests/reference/README.md`). For
+an operation that is not listed here, the simulated GPU counts the outputs, warns once, and adds the name to
+`gpu.unmodelled`. The first table has samples of all operators, the second one programs.
+`python tools/verified_operations.py` writes this page.
 """
 PROGRAMS = """
 ## In programs
 
-Each operation ran in a program of which the simulated GPU gave every figure and every event: a case of
-`tests/reference`, named with its card. A program verifies an operation for the shapes, types and layouts that it has,
-not for all there are.
+For each operation, the table names a program that ran it, a case of `tests/reference`, and its card. The simulated GPU
+matched every figure and every event of that program. This verifies the operation for the shapes, types and layouts in
+the program, not for all others.
 
 | operation | verified by |
 |---|---|
@@ -42,13 +43,13 @@ not for all there are.
 DATABASE = """
 ## In PyTorch's own samples
 
-PyTorch's tests draw on a database that knows of each operator how it may be called: shapes, strides, settings. Nobody
-here wrote it. Each of its samples was run forward and backward, in float32, in bfloat16 and under autocast to bfloat16:
-on a simulated A100, and on the CUDA build over stub libraries that describe one. None is of complex numbers.
+PyTorch's own tests use a database of ways to call each operator, with different shapes, strides and settings. We ran
+each of its samples, except those with complex numbers, forward and backward in float32, in bfloat16 and under autocast
+to bfloat16. Each ran on a simulated A100, and on the CUDA build over stub libraries that describe an A100.
 
 {verdicts}
 
-In all {total:,d} samples: {counts}. Of those that the CUDA build can judge, {share:.1%} are exact.
+Of {total:,d} samples, the verdicts are {counts}. Of those that the CUDA build can judge, {share:.1%} are exact.
 
 | operator | {columns} |
 |---|{rule}|
@@ -60,7 +61,7 @@ MEASURED_ALONE: Held = {
     "aten::_scaled_dot_product_cudnn_attention 16-bit": {("2.11", "9.0")},
     "aten::_scaled_dot_product_cudnn_attention_backward 16-bit": {("2.11", "9.0")},
 }
-"""What recordings over stand-ins cannot hold, for cuDNN's engines take nothing there, and where a card was measured."""
+"""What recordings over stand-ins cannot verify, because cuDNN's engines take nothing there, and which card did."""
 
 
 def main() -> None:

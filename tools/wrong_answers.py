@@ -20,7 +20,7 @@ def _answers(*values: object) -> list[Wrong]:
     return [Wrong(f"`{value!r}`", "answer = None", f"answer = {value!r}") for value in values]
 
 
-_FIRST, _SECOND, _THIRD = "the input of norm2", "the input of up", "the mask of the dropout behind down"
+_FIRST, _SECOND, _THIRD = "the input of norm2", "the input of up", "the mask of the dropout after down"
 _QKV, _OUT, _GATE, _UP = (f"aten.mm.default {n}" for n in range(1, 5))
 _ATTENTION = "aten._scaled_dot_product_flash_attention.default 1"
 _RIGHT_CAUSES = {"A": "another process", "B": "fragmentation", "C": "one request", "D": "its own tensors"}
@@ -53,8 +53,8 @@ _PIECES = """    def piece(x, targets):
 
 WRONG = {
     "0.3": _answers("a", "c", "d", "e", "f"),
-    "0.4": _answers(["first"], ["losses"], ["first", "losses", "few"]),
-    "0.5": [
+    "0b.1": _answers(["first"], ["losses"], ["first", "losses", "few"]),
+    "0b.2": [
         Wrong("means that are detached", "model(x).mean()", "model(x).mean().detach()"),
         Wrong(
             "no graph, and a name for each output",
@@ -62,7 +62,7 @@ WRONG = {
             _NAMED_OUTPUTS,
         ),
     ],
-    "0.7": _answers("expandable_segments:True", "max_split_size_mb:64"),
+    "0b.4": _answers("expandable_segments:True", "max_split_size_mb:64"),
     "1.4": [
         Wrong("losses that are detached", "losses.append(loss)", "losses.append(loss.detach())"),
         Wrong(

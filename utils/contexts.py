@@ -36,6 +36,7 @@ class AllocatedMemContext:
     Unit:   bytes.
     Raises: RuntimeError if no GPU is open, and for `after` or `delta` before the block has ended.
     Source: `allocated_bytes.all.*` of `torch.cuda.memory_stats`.
+    Example: with AllocatedMemContext(gpu) as memory: y = model(x)
     """
 
     def __init__(self, gpu: GPU | None = None) -> None:
@@ -114,6 +115,7 @@ class SavedTensorContext:
     Unit:   bytes of storage, exact; no allocator rounding.
     Raises: TypeError for ignored_tensors that are no tensors.
     Source: `torch.autograd.graph.saved_tensors_hooks`.
+    Example: with SavedTensorContext(ignored_tensors=model.parameters()) as saved: y = model(x)
     """
 
     def __init__(self, ignored_tensors: Iterable[torch.Tensor] = ()) -> None:

@@ -84,12 +84,13 @@ def _check_dropout(dropout_prob: float | None) -> None:
 class MLP(nn.Module):
     """The feed-forward layer of a transformer: `up` (Linear), `activation`, `down` (Linear), `dropout`.
 
-    `act_fn` is an activation, its class or its name (see `make_activation`). A `dropout_prob` of None or 0 keeps
-    nothing for backward.
+    `act_fn` is an activation, its class or its name (see `make_activation`). With a `dropout_prob` of None or 0,
+    dropout keeps nothing for backward.
 
     Shapes: x[..., d] -> h[..., 4d] -> g[..., 4d] -> y[..., d]
-    Raises: ValueError for a d_model that is no positive integer and for a dropout_prob outside [0, 1).
+    Raises: ValueError if d_model is not a positive integer, and for a dropout_prob outside [0, 1).
     Source: Vaswani et al. 2017, section 3.3.
+    Example: MLP(1024, "GELU", device=gpu.device)
     """
 
     def __init__(
@@ -129,6 +130,7 @@ class Attention(nn.Module):
             kind, kind="explicit" without a context_length, an x of other dimensions or longer than that, and for a
             dropout_prob outside [0, 1).
     Source: Vaswani et al. 2017, section 3.2; `CausalSelfAttention` of nanoGPT's model.py.
+    Example: Attention(1024, 16, device=gpu.device)
     """
 
     mask: torch.Tensor
@@ -217,6 +219,7 @@ class Block(nn.Module):
     Shapes: x[b, s, d] -> x[b, s, d] (attention) -> y[b, s, d] (mlp)
     Raises: ValueError as `Attention` and `MLP` do.
     Source: Radford et al. 2019, section 2.3.
+    Example: Block(1024, 16, "GELU", device=gpu.device)
     """
 
     def __init__(
@@ -249,12 +252,13 @@ class Block(nn.Module):
 class LinearStack(nn.Module):
     """A chain of equal Linears: `first` (with bias), `n_hidden` in `hidden` (without), `last` (with bias).
 
-    `relu=True` puts a ReLU behind each hidden Linear. `frozen` is the range of layers that are not trained: 0 is
+    `relu=True` puts a ReLU after each hidden Linear. `frozen` is the range of layers that are not trained: 0 is
     `first`, n_hidden + 1 is `last`, so range(1, 201) freezes all 200 hidden ones.
 
     Shapes: x[..., n_in] -> [..., width] -> ... -> [..., width] -> y[..., n_out]
     Raises: ValueError for a size that is no positive integer (n_hidden may be 0) and for a frozen index that does not
             exist.
+    Example: LinearStack(n_hidden=10, relu=True, device=gpu.device)
     """
 
     def __init__(

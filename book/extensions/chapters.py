@@ -18,6 +18,19 @@ QUESTION = re.compile(r"\*\*The question\.\*\*\s(.+?)\n\n", re.DOTALL)
 MINUTES = re.compile(r"\*\*Time:\*\*\s(\d+) minutes, and (\d+) for the exercises")
 
 
+_NUMBER = re.compile(r"0*(\d+[a-z]?)_")
+
+
+def number(notebook: Path) -> str:
+    """A chapter's number, as its file's name has it: "4" of 04_every_byte_of_nanogpt.ipynb, "0b" of 00b_….ipynb.
+
+    Raises: ValueError for a name without one.
+    """
+    if (found := _NUMBER.match(notebook.name)) is None:
+        raise ValueError(f"a chapter's file must begin with its number, as in 04_name.ipynb: got {notebook.name}.")
+    return found[1]
+
+
 class Opening(NamedTuple):
     """What the first cell of a chapter says, and how many exercises the last ones set."""
 

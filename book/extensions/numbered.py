@@ -1,7 +1,7 @@
 r"""What chapters number and refer to: equations by their tags, sections, chapters and exercises by their headings.
 
 Chapters are plain notebooks: they write `\tag{4.5}` in an equation, or "(4.5)" before a row of a table; and in the text
-"(4.5)", "section 4.8", "sections 4.5, 4.6 and 4.8", "chapter 2", "chapters 2 to 4", "exercise 3 of chapter 2",
+"(4.5)", "section 4.8", "sections 4.5, 4.6 and 4.8", "chapter 2", "chapters 0b to 4", "exercise 3 of chapter 2",
 "exercises 1 and 2". Each number becomes a link to what it names; what names nothing stays text.
 """
 
@@ -17,20 +17,21 @@ from .running_text import NUMBER_OF_A_ROW, link, replace_in_text
 LOGGER = logging.getLogger(__name__)
 TAG = re.compile(r"\s*\\tag\{([^}]+)\}")
 ROW_NUMBER = re.compile(r"\((\d+\.\d+)\)")
-CHAPTER_TITLE = re.compile(r"(\d+)\. ")
+CHAPTER_TITLE = re.compile(r"(\d+[a-z]?)\. ")
 SECTION_TITLE = re.compile(r"(\d+\.\d+) ")
 EXERCISE_TITLE = re.compile(r"Exercise (\d+)\b")
 
 # "2022, section 4.1" is a section of what was published in 2022. After "sections", not after "section", several follow.
-NUMBER = re.compile(r"\d+(?:\.\d+)?")
+NUMBER = re.compile(r"\d+(?:\.\d+|[a-z]\b)?")
+CHAPTER = r"\d+(?:[a-z]\b)?"
 BETWEEN = r"(?:,\s(?:and\s|or\s)?|\s(?:and|or|to)\s)"
 MENTION = re.compile(
     rf"""
     (?<![\w.(]) \((?P<equation>\d+\.\d+)\) (?![\w(])
     | (?<![\w.]) (?<!\d{{4}},\s) (?P<section>[Ss]ection (?: \s\d+\.\d+ | s\s\d+\.\d+ (?:{BETWEEN}\d+\.\d+)*))
     | (?<![\w.]) (?P<exercise>[Ee]xercise (?: \s\d+ | s\s\d+ (?:{BETWEEN}\d+ (?!\.?\d))*))
-      (?:\sof\schapter\s(?P<of>\d+))?
-    | (?<![\w.]) (?P<chapter>[Cc]hapter (?: \s\d+ | s\s\d+ (?:{BETWEEN}\d+ (?!\.?\d))*))
+      (?:\sof\schapter\s(?P<of>{CHAPTER}))?
+    | (?<![\w.]) (?P<chapter>[Cc]hapter (?: \s{CHAPTER} | s\s{CHAPTER} (?:{BETWEEN}{CHAPTER} (?!\.?\d))*))
     """,
     re.VERBOSE,
 )

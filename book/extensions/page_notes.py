@@ -8,7 +8,7 @@ from sphinx.application import Sphinx
 from .running_text import replace_in_text
 
 STORED_RESULTS = "The results are stored below the cells."
-IN_THE_LAB = re.compile(r": opened\sby\smake\slab\b.+\bhides\sall\sof\sthem\.$", re.DOTALL)
+IN_THE_LAB = re.compile(r"\s*If\syou\sstarted\sJupyterLab\swith$")
 IN_BRACKETS = re.compile(r"\s*\(In JupyterLab\b[^()]*\)")
 
 
@@ -28,11 +28,15 @@ def add_notes(app: Sphinx, document: nodes.document) -> None:
 
 
 def speak_of_the_page(paragraph: nodes.paragraph, address: str) -> None:
-    """In the place of JupyterLab's menu: where results wait, where that works, and where cells run."""
-    last = paragraph[-1]
-    words = nodes.emphasis("", IN_THE_LAB.sub("", last.astext()).rstrip("."))
-    field = nodes.emphasis("", ": its field compares, and its result waits until you ask, or for Show results, above")
-    paragraph.replace(last, [words, nodes.inline("", "", field, classes=["pst-js-only"]), nodes.emphasis("", ". ")])
+    """In the place of what JupyterLab does: where results wait, where that works, and where cells run."""
+    *_, asked, _space, _make_lab, hidden_there = paragraph
+    del paragraph[-3:-1]
+    paragraph.replace(asked, nodes.emphasis("", IN_THE_LAB.sub("", asked.astext())))
+    waits = nodes.emphasis(
+        "", "Its result waits until you enter one or ask for it; Show results, above, shows them all."
+    )
+    only_there = nodes.inline("", "", nodes.Text(" "), waits, classes=["pst-js-only"])
+    paragraph.replace(hidden_there, [only_there, nodes.Text(" ")])
     paragraph += nodes.emphasis("", "Cells can be changed and run in JupyterLab, which ")
     paragraph += [nodes.literal("", "make lab"), nodes.emphasis("", " opens in a clone of the book")]
     paragraph += [_how_to_run(address), nodes.emphasis("", ".")]

@@ -13,7 +13,7 @@ from docutils.statemachine import StringList
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-CONTRACT = re.compile(r"^(Shapes|Counts|Unit|Raises|Source):\s+", re.MULTILINE)
+CONTRACT = re.compile(r"^(Shapes|Counts|Unit|Raises|Source|Example):\s+", re.MULTILINE)
 """The words that begin a docstring's last lines."""
 _OURS = ("every_byte", "utils")
 _LONG_NAMES = re.compile(r"\b(?:[a-z_]+\.)+(?=[A-Z])")  # modules in front of classes
@@ -92,8 +92,14 @@ def parts(text: str) -> tuple[str, list[tuple[str, str]]]:
     if first is None:
         return text, []
     pieces = CONTRACT.split(text[first.start() :])[1:]
-    said = (textwrap.dedent(" ".join(piece.split())) for piece in pieces[1::2])
-    return text[: first.start()].rstrip(), list(zip(pieces[::2], said, strict=True))
+    contract = zip(pieces[::2], pieces[1::2], strict=True)
+    lines = [(word, _example(piece) if word == "Example" else " ".join(piece.split())) for word, piece in contract]
+    return text[: first.start()].rstrip(), lines
+
+
+def _example(text: str) -> str:
+    """An example's lines without the indentation that they share."""
+    return textwrap.dedent(f"    {text}" if text.startswith(">>>") else text).strip()
 
 
 def as_markdown(text: str) -> str:
@@ -151,10 +157,16 @@ class Reference(SphinxDirective):
     def said(self, text: str) -> list[nodes.Node]:
         words, contract = parts(text)
         items = [
-            nodes.field("", nodes.field_name("", word), nodes.field_body("", *self.parsed(as_markdown(said))))
-            for word, said in contract
+            nodes.field("", nodes.field_name("", word), nodes.field_body("", *self.value(word, text)))
+            for word, text in contract
         ]
         return [*self.parsed(as_markdown(words)), *([nodes.field_list("", *items)] if items else [])]
+
+    def value(self, word: str, text: str) -> list[nodes.Node]:
+        """What stands beside a word of the contract: an example is code, all else is text."""
+        if word == "Example":
+            return [nodes.literal_block(text, text, language="pycon" if text.startswith(">>>") else "python")]
+        return self.parsed(as_markdown(text))
 
     def parsed(self, markdown: str) -> list[nodes.Node]:
         box = nodes.container()

@@ -29,6 +29,7 @@ def hugging_face(name: str, **configuration: Any) -> Callable[..., nn.Module]:
     said has the configuration's default, and where there is none what is said is taken as it is.
 
     Raises: ImportError where `transformers` is not installed; ValueError for a class or setting that there is not.
+    Example: hugging_face("LlamaForCausalLM", hidden_size="d", num_hidden_layers=2)
     """
     model_class = _class_of(name)
     config_class = model_class.config_class

@@ -206,6 +206,7 @@ def account(
     Raises: ValueError for a letter without a value, one that nothing uses, a precision, optimizer or version that
             there is not, and fewer steps than one; IndexError for a row that an embedding does not have; whatever
             the model raises.
+    Example: print(account(lambda d: nn.Linear(d, d), numbers("b", "d"), loss=lambda y, _: y.sum(), b=8, d=64))
     """
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
         raise ValueError(f"steps must be a whole number from 1 on: got {steps!r}.")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 
-from every_byte.tables import html_table, text_table
+from every_byte.tables import Table
 from every_byte.units import exact, short
 
 from .largest import Largest, largest_of
@@ -103,7 +103,7 @@ def _price(ran: Ran) -> tuple[int, ...]:
 def text_of(advice: Advice) -> str:
     """The table, the recommendation, what each takes and costs, and what was not run; if it fits, that first."""
     first, then = _first_and_then(advice)
-    blocks = [title(advice), first, text_table("", HEAD, rows(advice), numbers=5), sizes(advice), then]
+    blocks = [title(advice), first, Table("", HEAD, rows(advice), numbers=5).text(), sizes(advice), then]
     return "\n\n".join(filter(None, [*blocks, exactness(advice), *_told(advice), _left(advice)]))
 
 
@@ -117,7 +117,7 @@ def html_of(advice: Advice) -> str:
     left = "".join(f"<li>{escape(f'{one.name}: {one.reason}')}</li>" for one in advice.left)
     return (
         (f"<p>{escape(first)}</p>" if first else "")
-        + html_table(title(advice), HEAD, rows(advice), numbers=5)
+        + Table(title(advice), HEAD, rows(advice), numbers=5).html()
         + "".join(f"<p>{escape(line)}</p>" for line in (*sizes(advice).splitlines(), then, exactness(advice)) if line)
         + folded
         + (f"<p>Not run:</p><ul>{left}</ul>" if left else "")

@@ -202,7 +202,7 @@ def _source(node: Any) -> list[Any]:
     node, way = _past(_before(node))
     if node.name() not in ("MmBackward0", "AddmmBackward0", "LinearBackward0", "BmmBackward0"):
         what = node.name().removesuffix("Backward0")
-        raise DoesNotApply(f"between the head and the cross entropy lies {what}")
+        raise DoesNotApply(f"between the head and the cross entropy is {what}")
     return [*way, node]
 
 

@@ -16,7 +16,7 @@ from every_byte.gpu.memory.settings import AllocatorSettings
 from every_byte.gpu.patches.replacing import replaced
 from every_byte.gpu.protocol import GPU
 from every_byte.snapshots.comparison import Comparison
-from every_byte.snapshots.comparison_text import Said, comparison_text
+from every_byte.snapshots.comparison_text import Compared, comparison_text
 from every_byte.snapshots.files import opened
 from every_byte.snapshots.sequences import of_history, of_trace
 from every_byte.snapshots.summary import Summary, summary_of
@@ -27,6 +27,7 @@ from every_byte.whole_files import write_whole
 
 from .at_end import AtEnd
 from .options import add_torch_option, divided, gpu_of, number, parsed, program_of, settle_files, with_program
+from .parser import Parser
 from .program import Ended
 from .run import run
 from .snapshot_options import add_file_options
@@ -35,21 +36,20 @@ AGREE, PART = 0, 1
 MORE_STEPS = 2
 """So many steps more than a snapshot shows are run: it may begin in the middle of one, and end in another."""
 EPILOG = """\
-exit codes: 0 if both agree to the byte, 1 if they part, 2 if the command was not understood.
+exit codes: 0 if the two agree to the byte, 1 if they differ, 2 if the command was not understood.
 
-The program must be the one that ran on the GPU, with the same inputs. It may begin before the snapshot's history does,
-and end after it. Its output is its own; the comparison goes to standard error. Snapshots that it writes itself are not
-written.
+The program must be the one that ran on the GPU, with the same inputs. It may begin before the snapshot's history and
+end after it. The comparison goes to standard error. Snapshots that the program itself would dump are not written.
 """
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """The command's options."""
-    made = argparse.ArgumentParser(
+    made = Parser(
         prog="every-byte diff",
         usage="every-byte diff [options] SNAPSHOT (SCRIPT | -m MODULE) [arguments]",
-        description="Run a program on a simulated GPU, and say where its memory parts from that of a snapshot, which "
-        "torch.cuda.memory._dump_snapshot() wrote where it ran on a real one.",
+        description="Run a program on a simulated GPU, and find the first difference between its memory and a snapshot "
+        "that torch.cuda.memory._dump_snapshot() wrote when the program ran on a real GPU.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -60,11 +60,11 @@ def parser() -> argparse.ArgumentParser:
         "--steps",
         type=number,
         metavar="N",
-        help="stop where the step after so many optimizer steps would begin; 0 runs to the end (default: two more than "
-        "the snapshot shows, or to the end if it shows none)",
+        help="stop after N optimizer steps; 0 runs the program to its end (default: two more steps than the snapshot "
+        "shows, or to the end if it shows none)",
     )
-    add("--ranks", type=number, metavar="N", help="be one rank of N, as torchrun would start it")
-    add("--rank", type=number, default=0, metavar="R", help="which of them, from 0 (default: %(default)s)")
+    add("--ranks", type=number, metavar="N", help="run as one of N ranks that torchrun would start")
+    add("--rank", type=number, default=0, metavar="R", help="which rank to run, counted from 0 (default: %(default)s)")
     add(
         "--settings",
         default="",
@@ -93,7 +93,7 @@ def understood(argv: Sequence[str]) -> argparse.Namespace:
     options = parsed(made, [*before, *behind])
     options.snapshot = Path(rest[0])
     if not options.module and not program:
-        made.error(f"a program must be named behind the snapshot: got none; try every-byte diff {rest[0]} train.py.")
+        made.error(f"name a program after the snapshot: got none; try every-byte diff {rest[0]} train.py.")
     return with_program(options, program)
 
 
@@ -105,25 +105,26 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise ValueError("--gpu must be one that is simulated: got 'live'; every-byte run --gpu list names them.")
         program = program_of(options)
         settle_files(options)
-        told = summary_of(opened(options.snapshot, options.most_mib), options.snapshot.name, options.device)
-        if not told.history.allocations:
+        summary = summary_of(opened(options.snapshot, options.most_mib), options.snapshot.name, options.device)
+        if not summary.history.allocations:
             raise ValueError(
                 f"the snapshot must hold a history: {options.snapshot.name} has no allocation of device "
-                f"{told.history.device}; call torch.cuda.memory._record_memory_history() before what is to be compared."
+                f"{summary.history.device}; call torch.cuda.memory._record_memory_history() before what is to be "
+                "compared."
             )
-        notes = _follow_settings(options, told)
+        notes = _follow_settings(options, summary)
         if options.steps is None:
-            options.steps = len(told.steps) + MORE_STEPS if len(told.steps) else 0
+            options.steps = len(summary.steps) + MORE_STEPS if len(summary.steps) else 0
         gpu = gpu_of(options)
     except (ValueError, RuntimeError, OSError, ImportError) as error:
         parser().error(str(error))
     with _kept(options.snapshot.resolve()):
-        return run(program, gpu, options, partial(_Compared, told=told, options=options, notes=notes))
+        return run(program, gpu, options, partial(_Compared, summary=summary, options=options, notes=notes))
 
 
-def _follow_settings(options: argparse.Namespace, told: Summary) -> tuple[str, ...]:
+def _follow_settings(options: argparse.Namespace, summary: Summary) -> tuple[str, ...]:
     """Take the snapshot's settings where none are given; returns what is to be said of that."""
-    said = told.settings.get("PYTORCH_CUDA_ALLOC_CONF")
+    said = summary.settings.get("PYTORCH_CUDA_ALLOC_CONF")
     if options.settings or not isinstance(said, str) or not said:
         return ()
     try:
@@ -151,10 +152,10 @@ class _Compared(AtEnd):
     """The comparison, made when the program ends."""
 
     def __init__(
-        self, gpu: GPU, training: Training, told: Summary, options: argparse.Namespace, notes: tuple[str, ...]
+        self, gpu: GPU, training: Training, summary: Summary, options: argparse.Namespace, notes: tuple[str, ...]
     ) -> None:
         super().__init__(gpu, training)
-        self._told, self._options, self._notes = told, options, notes
+        self._summary, self._options, self._notes = summary, options, notes
 
     @contextmanager
     def before_exit(self) -> Iterator[None]:
@@ -168,27 +169,27 @@ class _Compared(AtEnd):
 
     def do(self, ended: Ended) -> int:
         """Write it; the exit code is whether both agree."""
-        told, trace = self._told, self._gpu.trace
+        summary, trace = self._summary, self._gpu.trace
         comparison = Comparison(
-            of_history(told.history, told.reserved[0]),
+            of_history(summary.history, summary.reserved[0]),
             of_trace(trace),
-            told.settings,
+            summary.settings,
             trace.allocator_settings or {},
             ended.is_enough,
         )
         rules, release = self._gpu.spec.torch_version, torch.__version__.partition("+")[0]  # not which build of it
-        said = Said(
-            told.name,
+        compared = Compared(
+            summary.name,
             self._options.gpu,
             f"every-byte {__version__}, torch {release}, rules of PyTorch {rules}",
             ended.sentence,
-            frozenset(told.history.stacks.files()),
-            self._notes + tuple(f"not modelled: {name}" for name in trace.unmodelled),
+            frozenset(summary.history.stacks.files()),
+            self._notes + tuple(f"not modelled: {name}" for name in trace.notes.unmodelled),
         )
         if path := self._options.json:
             content = json_of(comparison.to_json(), indent=1)
             self.try_to(f"writing {path.name}", str(path), lambda: write_whole(path, content))
         if not self._options.quiet:
-            self.say(f"\n{comparison_text(comparison, said)}")
+            self.say(f"\n{comparison_text(comparison, compared)}")
         self.say_failures()
         return AGREE if comparison.agrees else PART

@@ -15,6 +15,7 @@ from every_byte.gpu.memory.specs import spec_here
 from every_byte.gpu.protocol import GPU
 from every_byte.gpu.simulated import SimulatedGPU
 
+from .parser import Parser
 from .program import Program
 
 LAUNCHERS = (
@@ -23,18 +24,18 @@ LAUNCHERS = (
 )
 REPORTS = ("html", "json", "trace", "viz")
 EPILOG = """\
-The program's own options stand behind its name. Its output, its exit code and its files are its own; the report goes to
-standard error. Figures of a simulated GPU are simulated; those of --gpu live are measured.
+Options after the program's name belong to the program, and so do its output, its exit code and its files. The report
+goes to standard error. Its figures are simulated; with --gpu live they are measured.
 """
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """The command's own options; `-m` with the name of a module is one of them, a script's name is not."""
-    made = argparse.ArgumentParser(
+    made = Parser(
         prog="every-byte run",
         usage="every-byte run [options] (SCRIPT | -m MODULE) [arguments]",
-        description='Run a training program, unmodified, with a simulated GPU as its "cuda", and report whose each '
-        "byte of the GPU's memory is.",
+        description='Run a training program, unmodified, with a simulated GPU as its "cuda". Report whether it fits, '
+        "where memory peaks, and which module owns each byte.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -44,35 +45,34 @@ def parser() -> argparse.ArgumentParser:
         "--gpu",
         default="a100-80gb",
         metavar="NAME",
-        help='the GPU to simulate; "list" prints their names, and "live" '
-        "runs on this machine's own (default: %(default)s)",
+        help='the GPU to simulate; "list" prints all names, and "live" runs on the GPU of this machine '
+        "(default: %(default)s)",
     )
     add(
         "--steps",
         type=number,
         default=3,
         metavar="N",
-        help="stop, with exit code 0, where the step after so many "
-        "optimizer steps would begin; 0 runs to the end (default: %(default)s)",
+        help="stop after N optimizer steps, with exit code 0; 0 runs the program to its end (default: %(default)s)",
     )
     add(
         "--ranks",
         type=number,
         metavar="N",
-        help="be one rank of N, as torchrun would start it; the others are not there, and nothing is exchanged",
+        help="run as one of N ranks that torchrun would start; the others do not exist, and nothing is exchanged",
     )
-    add("--rank", type=number, default=0, metavar="R", help="which of them, from 0 (default: %(default)s)")
+    add("--rank", type=number, default=0, metavar="R", help="which rank to run, counted from 0 (default: %(default)s)")
     add(
         "--settings",
         default="",
         metavar="TEXT",
-        help="the allocator's settings, in place of PYTORCH_ALLOC_CONF in the environment",
+        help="the allocator's settings, instead of PYTORCH_ALLOC_CONF in the environment",
     )
     add_torch_option(made)
     add(
         "--context",
         metavar="SIZE",
-        help="the size of the CUDA context where it is known, as 863MiB (default: 560 MiB, assumed)",
+        help="the size of the CUDA context, if you know it, such as 863MiB (default: 560 MiB, assumed)",
     )
     add("--html", type=Path, metavar="FILE", help="write the report as a page for a browser, in one file")
     add("--json", type=Path, metavar="FILE", help="write the figures of each step")
@@ -83,13 +83,13 @@ def parser() -> argparse.ArgumentParser:
     return made  # fmt: skip
 
 
-def add_torch_option(made: argparse.ArgumentParser) -> None:
+def add_torch_option(made: Parser) -> None:
     """The option that names the version of PyTorch whose rules are followed."""
     made.add_argument(
         "--torch",
         default="",
         metavar="VERSION",
-        help="the version of PyTorch whose rules a simulated GPU follows (default: those of the one that runs)",
+        help="the PyTorch version whose rules the simulated GPU follows (default: the installed version)",
     )
 
 
@@ -114,17 +114,17 @@ def understood(argv: Sequence[str]) -> argparse.Namespace:
     return with_program(parsed(made, own), rest)
 
 
-def parsed(made: argparse.ArgumentParser, own: list[str]) -> argparse.Namespace:
+def parsed(made: Parser, own: list[str]) -> argparse.Namespace:
     """What stands in front of the program, read by a command's parser.
 
     Raises: SystemExit, as `understood`.
     """
     options, unknown = made.parse_known_args(own)
     if unknown:
-        near = get_close_matches(unknown[0], made._option_string_actions, n=1, cutoff=0.75)
+        near = get_close_matches(unknown[0], made.options, n=1, cutoff=0.75)
         made.error(
-            f"an option in front of the program must be one of this command's: got {unknown[0]!r}"
-            f"{f'; did you mean {near[0]!r}?' if near else '.'} The program's own stand behind its name."
+            f"an option before the program must be one of this command's: got {unknown[0]!r}"
+            f"{f'; did you mean {near[0]!r}?' if near else '.'} The program's own options come after its name."
         )
     return options
 
@@ -136,9 +136,9 @@ def with_program(options: argparse.Namespace, rest: list[str]) -> argparse.Names
     return options
 
 
-def divided(made: argparse.ArgumentParser, argv: list[str]) -> tuple[list[str], list[str]]:
+def divided(made: Parser, argv: list[str]) -> tuple[list[str], list[str]]:
     """The command's own words, up to `-m MODULE` or the first that is no option, and those from there on."""
-    taking = {string for action in made._actions if action.nargs is None for string in action.option_strings}
+    taking = {name for name, action in made.options.items() if action.nargs is None}
     at = 0
     while at < len(argv) and argv[at].startswith("-") and argv[at] != "-":
         word = argv[at]
@@ -167,7 +167,7 @@ def program_of(options: argparse.Namespace) -> Program:
             if (path := getattr(options, name, None)) and path.suffix == ".py"
         ]
         raise ValueError(
-            "a program must be named behind the options, a script, or -m and a module: got none"
+            "name a program after the options, a script, or -m and a module: got none"
             f"{''.join(took)}; try every-byte run train.py."
         )
     program = Program(options.module or options.script, options.arguments, is_module=bool(options.module))
@@ -264,7 +264,7 @@ def _usual(name: str) -> str:
 
 def behind(options: argparse.Namespace) -> list[str]:
     """The options of this command that stand behind the program's name, and so go to the program."""
-    own = {string for string in parser()._option_string_actions if string.startswith("--")} - {"--help"}
+    own = {name for name in parser().options if name.startswith("--")} - {"--help"}
     return list(dict.fromkeys(name for word in options.arguments if (name := word.split("=")[0]) in own))
 
 
@@ -273,8 +273,8 @@ def remark(options: argparse.Namespace) -> str:
     names, program = behind(options), options.module or options.script
     if not names:
         return ""
-    stand, go = ("stands", "goes") if len(names) == 1 else ("stand", "go")
+    come, belong = ("comes", "belongs") if len(names) == 1 else ("come", "belong")
     return (
-        f"every-byte run: {' and '.join(names)} {stand} behind {program} and {go} to it; what is meant for every-byte "
-        f"stands in front: every-byte run {names[0]} … {'-m ' if options.module else ''}{program}"
+        f"every-byte run: {' and '.join(names)} {come} after {program} and {belong} to it; options of every-byte come "
+        f"before it: every-byte run {names[0]} … {'-m ' if options.module else ''}{program}"
     )

@@ -154,6 +154,8 @@ def _told(error: BaseException) -> Ended | None:
     trim(error)
     if not shows_all_frames():
         error.__traceback__ = _from_the_program(error.__traceback__)
+    if isinstance(error, RecursionError):
+        _cut(error.__traceback__, sys.getrecursionlimit())
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
     if not hasattr(sys, "excepthook"):
         print("sys.excepthook is missing", file=sys.stderr)
@@ -181,6 +183,14 @@ def _from_the_program(tb: TracebackType | None) -> TracebackType | None:
     while tb is not None and tb.tb_frame.f_code.co_filename in (__file__, sources.__file__, "<frozen runpy>"):
         tb = tb.tb_next
     return tb
+
+
+def _cut(tb: TracebackType | None, most: int) -> None:
+    """End a traceback after so many frames: here calls go deeper than without us, and what is printed should not."""
+    for _ in range(most - 1):
+        tb = tb and tb.tb_next
+    if tb is not None:
+        tb.tb_next = None
 
 
 def _near(path: Path) -> str:

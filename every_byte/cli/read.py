@@ -12,33 +12,36 @@ from every_byte.snapshots.text import text_of
 from every_byte.terminal import json_of, print_text
 from every_byte.whole_files import write_whole
 
+from .parser import Parser
 from .snapshot_options import add_file_options
 
 EPILOG = """\
-Such a file is written where the program ran, by PyTorch:
+PyTorch writes such a file where the program runs:
 
-  torch.cuda.memory._record_memory_history(max_entries=100_000)   in front of what you want to see
-  torch.cuda.memory._dump_snapshot("snapshot.pickle")             behind it
+  torch.cuda.memory._record_memory_history(max_entries=100_000)   before the code that you want to see
+  torch.cuda.memory._dump_snapshot("snapshot.pickle")             after it
 
-The file is a pickle; it is read without Python's pickle, and nothing in it is imported or called.
+The file is a pickle, but this command does not use Python's pickle, and neither imports nor calls anything in the file.
 """
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """The command's options."""
-    made = argparse.ArgumentParser(
+    made = Parser(
         prog="every-byte read",
         usage="every-byte read [options] SNAPSHOT",
-        description="Say what a snapshot of a GPU's memory tells, which torch.cuda.memory._dump_snapshot() wrote: the "
-        "peak by line and by category, what grows from step to step, what lies free in segments.",
+        description="Explain a memory snapshot that torch.cuda.memory._dump_snapshot() wrote: the peak by line and by "
+        "category, what grows from step to step, and what is free in segments.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     made.add_argument("snapshot", type=Path, metavar="SNAPSHOT", help="the file")
     add_file_options(made)
-    made.add_argument("--html", type=Path, metavar="FILE", help="write it as a page for a browser, in one file")
-    made.add_argument("--json", type=Path, metavar="FILE", help="write all of it as JSON")
+    made.add_argument(
+        "--html", type=Path, metavar="FILE", help="write the explanation as a page for a browser, in one file"
+    )
+    made.add_argument("--json", type=Path, metavar="FILE", help="write the explanation as JSON")
     made.add_argument("--quiet", action="store_true", help="print nothing")
     return made
 
@@ -48,21 +51,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser().parse_args(sys.argv[1:] if argv is None else list(argv))
     try:
         _keep_apart(options)
-        told = summary_of(opened(options.snapshot, options.most_mib), options.snapshot.name, options.device)
-        text = "" if options.quiet else text_of(told)
+        summary = summary_of(opened(options.snapshot, options.most_mib), options.snapshot.name, options.device)
+        text = "" if options.quiet else text_of(summary)
     except (ValueError, OSError) as error:
         parser().error(str(error))
-    failures = [*_written(options, told)] or [*_printed(text)]
+    failures = [*_written(options, summary)] or [*_printed(text)]
     if failures:
         parser().error(" ".join(failures))
     return 0
 
 
-def _written(options: argparse.Namespace, told: Summary) -> Iterator[str]:
+def _written(options: argparse.Namespace, summary: Summary) -> Iterator[str]:
     """Write the files; one that cannot be written keeps no other from it, and gives a sentence."""
     writing: dict[str, Callable[[], str]] = {
-        "html": lambda: html_of(told),
-        "json": lambda: json_of(told.to_json(), indent=1),
+        "html": lambda: html_of(summary),
+        "json": lambda: json_of(summary.to_json(), indent=1),
     }
     for name, content in writing.items():
         if (path := getattr(options, name)) is not None:

@@ -151,7 +151,7 @@ def _notes(gpu: GPU, was_stopped: bool) -> list[Note]:
             "--steps 0 runs all of it",
             is_of_figures=False,
         )
-    ] * (was_stopped and gpu.trace is not None and gpu.trace.records_history)
+    ] * (was_stopped and gpu.trace is not None and gpu.trace.notes.records_history)
 
 
 def _events_as_json(trace: Trace) -> str:

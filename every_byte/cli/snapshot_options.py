@@ -13,13 +13,13 @@ def add_file_options(made: argparse.ArgumentParser) -> None:
         "--device",
         type=number,
         metavar="N",
-        help="the device, as the snapshot numbers them (default: that with the longest history)",
+        help="the device, by its number in the snapshot (default: the one with the longest history)",
     )
     made.add_argument(
         "--most-mib",
         type=number,
         default=MOST_MIB,
         metavar="N",
-        help="refuse a snapshot that takes more memory than this to open, in MiB; 1024 are some 10 s at most, and time "
-        "grows with it (default: %(default)s)",
+        help="refuse a snapshot that needs more than N MiB of memory to open; 1024 MiB take up to 10 s, and larger "
+        "ones take longer (default: %(default)s)",
     )

@@ -51,7 +51,7 @@ def closed_form(
         n_runs,
         time.perf_counter() - start,
         derivation.is_alike,
-        tuple(dict.fromkeys(name for sample in samples for name in sample.trace.unmodelled)),
+        tuple(dict.fromkeys(name for sample in samples for name in sample.trace.notes.unmodelled)),
         samples.stages,
         dict(fixed or {}),
         n_checks,

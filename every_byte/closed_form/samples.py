@@ -73,13 +73,13 @@ class Sample:
             return None
         made_at = table.made_at.get(key, table.position - 1)
         i = bisect_right(self.calls, made_at) - 1
-        call: Called | None = (self.trace.calls or {})[self.calls[i]] if i >= 0 else None
+        call: Called | None = (self.trace.notes.calls or {})[self.calls[i]] if i >= 0 else None
         return call if call and call.func.name().removeprefix("aten::") == key.name else None
 
     @cached_property
     def calls(self) -> list[int]:
         """How many events came before each call that was noted."""
-        return sorted(self.trace.calls or {})
+        return sorted(self.trace.notes.calls or {})
 
     @cached_property
     def kinds(self) -> frozenset[Key]:

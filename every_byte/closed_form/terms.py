@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from every_byte.formula.formula import Formula, Term
-from every_byte.palette import CATEGORIES, STATE
+from every_byte.palette import CATEGORIES, STATE, Category
 
 from .forms import Form, plain
 from .kernels import KernelForm
 from .keys import Key
 from .polynomials import Point, Polynomial
 
-AS_ONE = STATE | {"inputs", "autocast copies", "cuBLAS workspace"}
+AS_ONE = STATE | {Category.INPUTS, Category.AUTOCAST_COPIES, Category.CUBLAS_WORKSPACE}
 """Categories that are one term each."""
 
 
@@ -24,7 +24,7 @@ def _name(key: Key) -> str:
         return key.category
     where = f"{key.alike.module}: " if key.module else ""
     kept = _slots(key.kept_for)
-    what = key.name if key.category == "activations" else f"{key.category}: {key.name}"
+    what = key.name if key.category == Category.ACTIVATIONS else f"{key.category}: {key.name}"
     if what.replace("_", "") == kept.partition(".")[0].lower():
         return f"{where}{kept}"  # an operation that keeps what it makes: its node has its name
     return f"{where}{what}{f' → {kept}' if kept else ''}"

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from every_byte.ledger.levels import categories_of
 from every_byte.ledger.trace import Trace
 from every_byte.palette import CATEGORIES, Colour, assign
-from every_byte.tables import text_table
+from every_byte.tables import Table
 from every_byte.units import MiB
 
 from .bars import INK, legend, mark_peak, titled_figure
@@ -109,4 +109,4 @@ def largest_blocks(trace: Trace, *, after: int | str = 0, until: int | str | Non
         event = made[block.number]
         operation = (event.operation or event.name).removeprefix("aten::")
         rows.append([str(number), event.module, operation, event.node, category[block.number], f"{block.n_bytes:,d}"])
-    return text_table("", ["number", "module", "operation", "for node", "category", "bytes"], rows, numbers=1)
+    return Table("", ["number", "module", "operation", "for node", "category", "bytes"], rows, numbers=1).text()

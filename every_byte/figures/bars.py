@@ -80,13 +80,18 @@ def stacked_bars(title: str, bars: Mapping[str, Mapping[str, int]], unit: str = 
     return figure
 
 
-def predicted_beside(title: str, peaks: Mapping[str, tuple[int, int, int]]) -> Figure:
-    """For each name the bars of an estimate, of a closed form and of a run, and by how much the two are off.
+def predicted_beside(
+    title: str, peaks: Mapping[str, tuple[int, int, int]], between_steps: Mapping[str, tuple[int, int]] | None = None
+) -> Figure:
+    """For each name the bars of an estimate, of a closed form and of a run, and by how much the first two are off.
+
+    `between_steps` has an estimate and a run's figure for each name: a dashed line across its bars, and a line below.
 
     Unit:   bytes; the axis is in GiB.
     """
     looks = list(assign(_PREDICTED).items())
-    with titled_figure(title, 0.9 + 0.95 * len(peaks)) as (figure, axes):
+    height = 1.25 if between_steps else 0.95
+    with titled_figure(title, 0.9 + height * len(peaks)) as (figure, axes):
         for row, bars in enumerate(peaks.values()):
             for place, ((name, colour), n_bytes) in enumerate(zip(looks, bars, strict=True)):
                 at = row + 0.27 * (place - 1)
@@ -94,10 +99,18 @@ def predicted_beside(title: str, peaks: Mapping[str, tuple[int, int, int]]) -> F
                 off = n_bytes - bars[-1]
                 error = f", off by {off:,} bytes" + (f" ({off / bars[-1]:.1%})" if off else "") if place < 2 else ""
                 axes.text(n_bytes / GiB, at, f" {n_bytes / GiB:.3f}{error}", va="center", size=8)
+        for row, (estimate, n_bytes) in enumerate((between_steps or {}).values()):
+            edge = [withStroke(linewidth=4, foreground="white")]
+            look: dict[str, Any] = {"color": _DARK_INK, "linewidth": 1.6, "linestyle": "--", "path_effects": edge}
+            axes.plot([n_bytes / GiB] * 2, [row - 0.4, row + 0.4], label="between steps, simulated", **look)
+            words = f"between steps {n_bytes / GiB:.3f}, estimate off by {estimate - n_bytes:,} bytes"
+            axes.text(n_bytes / GiB, row + 0.49, f" {words}", va="center", size=8)
         axes.set_yticks(range(len(peaks)), list(peaks))
         axes.invert_yaxis()
         axes.margins(x=0.5)
-        axes.set_xlabel("GiB requested at the peak")
+        axes.set_xlabel(
+            "GiB requested, at the peak and between steps" if between_steps else "GiB requested at the peak"
+        )
         legend(axes)
     return figure
 

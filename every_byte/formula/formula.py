@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypedDict
 
-from every_byte.tables import html_table, text_table
+from every_byte.tables import ShownAsTable, Table
 from every_byte.units import exact
 
 from .expressions import Expression, Tree, in_order
@@ -100,7 +100,7 @@ TermRow: TypeAlias = tuple[str, str, int | str, tuple[Selector, ...], str]
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison:
+class Comparison(ShownAsTable):
     """For each term its name, the bytes that a formula predicts and the bytes that were accounted.
 
     `is_exact` says whether they agree term by term, which the sums alone do not.
@@ -124,20 +124,14 @@ class Comparison:
         """Whether every term is met to the byte."""
         return all(predicted == accounted for _, predicted, accounted in self.rows)
 
-    def _table(self) -> tuple[list[str], list[list[str]]]:
+    def _table(self) -> Table:
         rows = [*self.rows, ("total", self.predicted_bytes, self.accounted_bytes)]
         cells = [[name, exact(p), exact(a), exact(a - p)] for name, p, a in rows]
-        return ["term", "predicted", "accounted", "difference"], cells
-
-    def __repr__(self) -> str:
-        return text_table(self.title, *self._table(), numbers=3)
-
-    def _repr_html_(self) -> str:
-        return html_table(self.title, *self._table(), numbers=3)
+        return Table(self.title, ["term", "predicted", "accounted", "difference"], cells, numbers=3)
 
 
 @dataclass(frozen=True, repr=False)
-class Formula:
+class Formula(ShownAsTable):
     """A sum of terms with a title: exact integers, mathematics, a page's numbers and a table from one definition.
 
     Letters that a formula does not have are ignored, so that one set of letters serves several.
@@ -252,13 +246,8 @@ class Formula:
             "SavedTensorContext(model.parameters()); what else is kept needs a term of its own."
         )
 
-    def _table(self) -> tuple[list[str], list[list[str]]]:
+    def _table(self) -> Table:
         if all(term.sizes[1] == "1" for term in self.terms):
-            return ["term", "bytes", "what for"], [[t.name, t.sizes[0], t.why] for t in self.terms]
-        return ["term", "elements", "bytes each", "kept for"], [[t.name, *t.sizes, t.why] for t in self.terms]
-
-    def __repr__(self) -> str:
-        return text_table(self.title, *self._table())
-
-    def _repr_html_(self) -> str:
-        return html_table(self.title, *self._table())
+            return Table(self.title, ["term", "bytes", "what for"], [[t.name, t.sizes[0], t.why] for t in self.terms])
+        cells = [[t.name, *t.sizes, t.why] for t in self.terms]
+        return Table(self.title, ["term", "elements", "bytes each", "kept for"], cells)

@@ -75,6 +75,7 @@ def open_gpu(
     Raises: ValueError for an unknown name, for settings as PyTorch does, for settings of "live", which PyTorch reads
         from the environment before it starts, and for a version that has no rules, or of "live"; RuntimeError for
         "live" without a GPU.
+    Example: x = torch.ones(256, device=open_gpu("rtx4090-24gb").device)
     """
     if name == LIVE and settings:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Makes this process one rank of several: for real where torchrun started the others, else with nobody else there."""
+"""Makes this process one rank of several: with real others if torchrun started them, alone if not."""
 
 import os
 import sys
@@ -36,16 +36,16 @@ _one_at_a_time = threading.RLock()  # a process has one group, and sliders run o
 
 @contextmanager
 def ranks(n: int | None = None, rank: int = 0) -> Iterator[DeviceMesh]:
-    """This process as one of n ranks, which are the one dimension of the mesh; the process group goes in any case.
+    """Make this process one of n ranks and yield their mesh, of one dimension; the process group ends with the block.
 
-    Where torchrun started this process, and no simulated GPU is open, the others are real: exchanges go over NCCL if
-    there are GPUs, over gloo if not, and `rank` is torchrun's. Everywhere else this process is `rank`, PyTorch's `fake`
-    process group stands for the others, and nothing is exchanged: what a rank allocates is the same, values are not.
-    Inside, cross entropy works on logits that are split over V, as PyTorch's `loss_parallel` has it.
+    If torchrun started this process and no simulated GPU is open, the other ranks are real: they exchange tensors over
+    NCCL if there are GPUs, over gloo if not, and torchrun sets `rank`. Otherwise this process is number `rank` and
+    alone. PyTorch's `fake` process group takes the place of the others and exchanges nothing: a rank allocates the
+    same, only the values differ. Inside, cross entropy works on logits split over V, as in PyTorch's `loss_parallel`.
 
-    Raises: ValueError for an n that is no positive integer or not that of torchrun, and for a rank that is not one of
-            n; where torchrun started more processes than there are GPUs; RuntimeError inside another `ranks`, for a
-            port in use, and when another rank is lost.
+    Raises: ValueError for an n that is not a positive integer or not torchrun's, for a rank that is not one of n, and
+            if torchrun started more processes than there are GPUs; RuntimeError inside another `ranks`, for a port in
+            use, and when another rank is lost.
     """
     with _one_at_a_time, ExitStack() as stack:
         if dist.is_initialized():
@@ -68,7 +68,7 @@ def ranks(n: int | None = None, rank: int = 0) -> Iterator[DeviceMesh]:
             return
         with _telling_who_is_lost():
             yield mesh
-            dist.barrier()  # nobody goes while another may still want something
+            dist.barrier()  # no rank leaves while another may still need it
             sys.excepthook = hook
 
 

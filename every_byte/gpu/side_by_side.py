@@ -9,7 +9,7 @@ from every_byte.gpu.live.gpu import LiveGPU, cleared
 from every_byte.gpu.live.machine import conditions, this_machine
 from every_byte.gpu.live.settings import followed_settings
 from every_byte.gpu.protocol import GPU
-from every_byte.tables import text_table
+from every_byte.tables import Table
 from every_byte.units import exact
 
 from .simulated import SimulatedGPU
@@ -33,7 +33,7 @@ def live_beside_simulated(experiment: Experiment, *, traced: bool = False) -> st
     """
     machine = this_machine()
     if machine.reason:
-        return f"{machine.reason} The simulated figures stand alone."
+        return f"{machine.reason} Only the simulated figures are shown."
     with cleared(traced=traced) as live:
         said = [*conditions(live.device), *_left_on(live), *filter(None, [machine.cannot_be_simulated])]
         spec, left = live.spec, live.memory_snapshot()
@@ -45,7 +45,7 @@ def live_beside_simulated(experiment: Experiment, *, traced: bool = False) -> st
     if isinstance(measured, str):
         return _lines(f"{where}: the experiment does not fit. {measured}", said)
     if machine.cannot_be_simulated:
-        return _lines(text_table(where, ["bytes", "measured"], [[n, f"{m:,d}"] for n, m in measured.items()]), said)
+        return _lines(Table(where, ["bytes", "measured"], [[n, f"{m:,d}"] for n, m in measured.items()]).text(), said)
     with SimulatedGPU(spec, holding=left, settings=settings) as gpu:
         simulated = _run(experiment, gpu)
     if isinstance(simulated, str):
@@ -58,7 +58,7 @@ def live_beside_simulated(experiment: Experiment, *, traced: bool = False) -> st
     title = f"{where}, simulated by PyTorch {spec.torch_version}'s rules"
     rows = [[name, f"{n:,d}", f"{simulated[name]:,d}", f"{n - simulated[name]:+,d}"] for name, n in measured.items()]
     said.append(SEND_IN)
-    return _lines(text_table(title, ["bytes", "measured", "simulated", "difference"], rows, numbers=3), said)
+    return _lines(Table(title, ["bytes", "measured", "simulated", "difference"], rows, numbers=3).text(), said)
 
 
 def _left_on(live: LiveGPU) -> list[str]:

@@ -35,9 +35,8 @@ from every_byte.ledger.trace import Trace
 class SimulatedGPU:
     """A GPU on which PyTorch programs run without one: nothing is computed, every byte is accounted.
 
-    Use it as a scope (`with SimulatedGPU("a100-80gb") as gpu:`), or through `open_gpu` in a notebook. Meanwhile tensors
-    made with `device=gpu.device` are allocated in a model of PyTorch's caching allocator, operation by operation, on
-    the thread that opened it; of several open GPUs only the innermost counts.
+    Use it as a scope, or through `open_gpu` in a notebook. Tensors made with `device=gpu.device` are then allocated in
+    a model of PyTorch's caching allocator, operation by operation, on the thread that opened it; the innermost counts.
 
     `settings` are those of PyTorch's allocator: what would stand in PYTORCH_ALLOC_CONF, as "expandable_segments:True",
     or several variables by name. They are not read from the environment. `holding` are the segments that are there from
@@ -50,6 +49,7 @@ class SimulatedGPU:
     Counts: what the CUDA build of PyTorch `spec.torch_version` takes from the allocator; not the CUDA context.
     Raises: ValueError for an unknown name, and for settings as PyTorch does; RuntimeError when opened or closed out of
         order; torch.OutOfMemoryError when a program does not fit.
+    Example: with SimulatedGPU("a100-80gb") as gpu: x = torch.ones(256, device=gpu.device)
     """
 
     origin = "simulated"
@@ -276,22 +276,22 @@ class SimulatedGPU:
     @property
     def unmodelled(self) -> frozenset[str]:
         """Operations that ran here whose temporary memory is not known; `evidence` says how far to trust the rest."""
-        return frozenset(self._memory.trace.unmodelled)
+        return frozenset(self._memory.trace.notes.unmodelled)
 
     @property
     def evidence(self) -> Evidence:
         """Which of the operators that ran here recordings of the CUDA build hold, on this architecture or another."""
-        return Evidence.of(self._memory.trace.operators, self.spec)
+        return Evidence.of(self._memory.trace.notes.operators, self.spec)
 
     @property
     def values_read(self) -> tuple[str, ...]:
         """The lines of the program that read a value which is not known, and got zeros; on a card they get others."""
-        return tuple(self._memory.trace.values_read)
+        return tuple(self._memory.trace.notes.values_read)
 
     @property
     def operations(self) -> frozenset[str]:
         """Operations that ran here, by name."""
-        return frozenset(name.partition(" ")[0] for name in self._memory.trace.operators)
+        return frozenset(name.partition(" ")[0] for name in self._memory.trace.notes.operators)
 
     def load_libraries(self) -> None:
         """Take this thread's cuBLAS workspace now, so that it does not count in what is measured next."""

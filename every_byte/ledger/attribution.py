@@ -7,7 +7,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from every_byte.palette import PRIORITY
+from every_byte.palette import PRIORITY, Category
 
 from .events import Event
 from .roots import Roots
@@ -190,17 +190,17 @@ class Attribution:
         if event.name:
             return event.name
         if number not in owners.tensors:
-            return "temporaries" if owners.observed or self._is_temporary(number) else "unattributed"
+            return Category.TEMPORARIES if owners.observed or self._is_temporary(number) else Category.UNATTRIBUTED
         role = owners.role(number)
         if role and PRIORITY[role.category] <= PRIORITY["autocast copies"]:
             return role.category
         if number in owners.kept and self._came_from_outside(event):
             is_number = owners.tensors[number][0] == ()  # a coefficient, as the scale of a GradScaler
-            return "other tensors" if is_number else "inputs"
+            return Category.OTHER_TENSORS if is_number else Category.INPUTS
         if position < self.kept_until(number):
-            return "activations"
+            return Category.ACTIVATIONS
         if role is None and number in owners.frontier:
-            return "outputs"
+            return Category.OUTPUTS
         return role.category if role else self._unobserved(number)
 
     def kept_until(self, number: int) -> int:
@@ -227,8 +227,8 @@ class Attribution:
 
     def _unobserved(self, number: int) -> str:
         if number in self._owners.elsewhere:
-            return "unattributed"
-        return "temporaries" if self._is_temporary(number) else "other tensors"
+            return Category.UNATTRIBUTED
+        return Category.TEMPORARIES if self._is_temporary(number) else Category.OTHER_TENSORS
 
     def _is_temporary(self, number: int) -> bool:
         """Whether it was made, and has gone, within one forward, backward or step."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from every_byte.tables import text_table
+from every_byte.tables import Table
 
 NO_ALLOCATION = -1
 """The number of an allocation, where an event belongs to none."""
@@ -59,4 +59,4 @@ def as_text(events: Iterable[Event]) -> str:
         for event in events
         if event.action in ("alloc", "free")
     ]
-    return text_table("", ["event", "number", "operation", "for node", "module", "bytes"], cells, numbers=1)
+    return Table("", ["event", "number", "operation", "for node", "module", "bytes"], cells, numbers=1).text()

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from every_byte.palette import Category
+
 _OPERATOR = re.compile(r"at::_ops::(\w+)::(?:call|redispatch)\(")
 _BOXED = "c10::impl::make_boxed_from_unboxed_functor<"
 _KERNEL = re.compile(r"::wrapper_[A-Za-z]+?_(\w+)>")
@@ -66,7 +68,7 @@ def maker_of(frames: Iterable[dict[str, Any]]) -> Maker:
         elif called in _OF_A_THREAD:
             in_thread = True
         elif not name and _WORKSPACE.search(called):
-            name = "cuBLAS workspace"
+            name = Category.CUBLAS_WORKSPACE
     return Maker(_outermost(operators), node, name, is_cast, in_thread and not in_engine)
 
 

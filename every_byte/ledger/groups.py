@@ -3,11 +3,10 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
-from every_byte.palette import CATEGORIES
-from every_byte.tables import html_table, text_table
+from every_byte.palette import CATEGORIES, Category
+from every_byte.tables import ShownAsTable, Table
 
 from .rows import Row, check_columns, shown
 
@@ -38,25 +37,12 @@ def _grouped(columns: tuple[str, ...], rows: Iterable[Row]) -> dict[tuple[Any, .
     return groups
 
 
-class _Table:
-    """What prints as text and as HTML by its title, its head and its cells, of which the last ones are numbers."""
+class _Table(ShownAsTable):
+    """A table of a ledger's rows, whose note says what is not exact."""
 
-    _N_NUMBERS = 0
     title: str
     unmodelled: tuple[str, ...] = ()
     values_read: tuple[str, ...] = ()
-
-    def _table(self) -> tuple[list[str], list[list[str]]]:
-        raise NotImplementedError
-
-    def __repr__(self) -> str:
-        note = self._note()
-        return text_table(self.title, *self._table(), numbers=self._N_NUMBERS) + (f"\n{note}" if note else "")
-
-    def _repr_html_(self) -> str:
-        note = self._note()
-        table = html_table(self.title, *self._table(), numbers=self._N_NUMBERS)
-        return table + "".join(f"<p>{escape(line)}</p>" for line in note.splitlines())
 
     def _note(self) -> str:
         notes = {
@@ -72,8 +58,6 @@ class LedgerTable(_Table):
     Unit:   bytes.
     Raises: ValueError for a column that a row does not have, or none.
     """
-
-    _N_NUMBERS = 4
 
     def __init__(
         self,
@@ -119,7 +103,7 @@ class LedgerTable(_Table):
         table.groups = tuple(in_order)
         return table
 
-    def _table(self) -> tuple[list[str], list[list[str]]]:
+    def _table(self) -> Table:
         names = [column.replace("_", " ") for column in self.columns]
         head = [*names, "allocations", "requested", "slack", "allocated"]
         sums = (sum(getattr(g, name) for g in self.groups) for name in ("n_allocations", "n_bytes", "slack_bytes"))
@@ -129,7 +113,7 @@ class LedgerTable(_Table):
             values = [shown(column, value) for column, value in zip(self.columns, group.key, strict=True)]
             numbers = group.n_allocations, group.n_bytes, group.slack_bytes, group.n_bytes + group.slack_bytes
             cells.append(values + [f"{number:,d}" for number in numbers])
-        return head, cells
+        return Table(self.title, head, cells, numbers=4)
 
 
 class LedgerChange(_Table):
@@ -141,8 +125,6 @@ class LedgerChange(_Table):
     Counts: requested bytes; slack apart, as one difference, with which they add up to the allocator's.
     Unit:   bytes.
     """
-
-    _N_NUMBERS = 3
 
     def __init__(
         self,
@@ -185,7 +167,7 @@ class LedgerChange(_Table):
         keys = _grouped(self.columns, (*self.gone, *self.appeared))
         return {key: (_requested(gone.get(key, ())), _requested(appeared.get(key, ()))) for key in keys}
 
-    def _table(self) -> tuple[list[str], list[list[str]]]:
+    def _table(self) -> Table:
         names = [column.replace("_", " ") for column in self.columns]
         rows = _grouped(self.columns, (*self.gone, *self.appeared))
         cells = []
@@ -197,7 +179,8 @@ class LedgerChange(_Table):
         cells.append(["requested", *blank, f"{sums[0]:,d}", *[f"{n:+,d}" for n in sums[1:]]])
         for name, n_bytes in (("slack", self.slack_bytes), ("allocated", self.difference_bytes)):
             cells.append([name, *blank, "", "", f"{n_bytes:+,d}"])
-        return [*names, "what", "requested, gone", "requested, appeared", "difference"], cells
+        head = [*names, "what", "requested, gone", "requested, appeared", "difference"]
+        return Table(self.title, head, cells, numbers=3)
 
 
 def _why(rows: list[Row]) -> str:
@@ -208,7 +191,7 @@ def _why(rows: list[Row]) -> str:
 
 
 def _reason(row: Row) -> str:
-    return row.kept_for[0] if row.category == "activations" and row.kept_for else row.name or row.operation
+    return row.kept_for[0] if row.category == Category.ACTIVATIONS and row.kept_for else row.name or row.operation
 
 
 def _requested(rows: Iterable[Row]) -> int:

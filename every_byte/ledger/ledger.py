@@ -30,6 +30,7 @@ class Ledger:
     Unit:   bytes.
     Raises: RuntimeError if the rows do not add up to what the allocator's own counters say: that would be an error of
             the book.
+    Example: print(Ledger.at_peak(gpu.trace).by("module"))
     """
 
     def __init__(
@@ -76,8 +77,8 @@ class Ledger:
                 "trace.position(name)."
             )
         title = f"{trace.gpu}, {trace.origin}, {name}after {position:,d} events"
-        unmodelled = [name for name, at in trace.unmodelled.items() if at <= position]
-        values_read = [place for place, at in trace.values_read.items() if at <= position]
+        unmodelled = [name for name, at in trace.notes.unmodelled.items() if at <= position]
+        values_read = [place for place, at in trace.notes.values_read.items() if at <= position]
         ledger = cls(title, rows_at(trace, position), trace, unmodelled, values_read)
         ledger._must_add_up(trace.events, position)
         return ledger

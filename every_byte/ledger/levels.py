@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 
+from every_byte.palette import Category
 from every_byte.units import exact
 
 from .attribution import NEVER, Attribution
@@ -76,7 +77,7 @@ def _apply(event: Event, position: int, attribution: Attribution, now: dict[str,
 
 def _check(trace: Trace, event: Event, position: int, level: dict[str, int]) -> None:
     counted = event.allocated_bytes if event.block_bytes else event.requested_bytes
-    found = sum(level.values()) - (0 if event.block_bytes else level.get("slack", 0))
+    found = sum(level.values()) - (0 if event.block_bytes else level.get(Category.SLACK, 0))
     if counted is not None and found != counted:
         raise RuntimeError(
             f"categories must add up to what the allocator counts: {trace.gpu}, after event {position}, they have "

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from every_byte.gpu.protocol import GPU
 from every_byte.ledger.events import Event
-from every_byte.tables import html_table, text_table
+from every_byte.palette import Category
+from every_byte.tables import ShownAsTable, Table
 
 from .attribution import NEVER
 from .events import NO_ALLOCATION
@@ -23,7 +24,7 @@ _STATS = tuple(
     )
 )
 TO_DEVICE = "model to device"
-TEMPORARIES = "temporaries"
+TEMPORARIES = Category.TEMPORARIES
 _NAMES = {"inputs": "input", "outputs": "loss"}
 """What a loop of training in phases has one tensor of."""
 
@@ -49,7 +50,7 @@ class Reading:
 
 
 @dataclass(frozen=True, repr=False)
-class Readings:
+class Readings(ShownAsTable):
     """All readings of a run, oldest first: `run[0, "model to device"]`, then `run[1, "forward"]` and so on.
 
     `counted` is what the number counts: "iteration" or "step".
@@ -84,18 +85,12 @@ class Readings:
         rows = tuple(row for row in self.rows if row.iteration == iteration)
         return Readings(f"{self.title}, {self.counted} {iteration}", rows, self.counted)
 
-    def _table(self) -> tuple[list[str], list[list[str]]]:
+    def _table(self) -> Table:
         rows = [
             [str(r.iteration or ""), r.phase, f"{r.allocated_bytes:,d}", f"{r.change_bytes:+,d}", f"{r.peak_bytes:,d}"]
             for r in self.rows
         ]
-        return [self.counted, "phase", "allocated bytes", "change", "peak within"], rows
-
-    def __repr__(self) -> str:
-        return text_table(self.title, *self._table(), numbers=3)
-
-    def _repr_html_(self) -> str:
-        return html_table(self.title, *self._table(), numbers=3)
+        return Table(self.title, [self.counted, "phase", "allocated bytes", "change", "peak within"], rows, numbers=3)
 
 
 def _mark(counted: str, iteration: int, phase: str) -> str:
@@ -171,7 +166,7 @@ def parts_at_marks(trace: Trace) -> list[dict[str, int]]:
         if event.action == "mark":
             result.append({name: n_bytes for name, n_bytes in present.items() if n_bytes})
         elif event.action in ("alloc", "free") and not _was_found(trace, event):
-            name = category.get(event.allocation, "unattributed")
+            name = category.get(event.allocation, Category.UNATTRIBUTED)
             sign = 1 if event.action == "alloc" else -1
             present[name] = present.get(name, 0) + sign * event.block_bytes
     return result

@@ -7,15 +7,15 @@ from typing import Any, NamedTuple
 
 import torch
 
-from every_byte.palette import STATE
+from every_byte.palette import STATE, Category
 
 from .attribution import Attribution, Kept, Role
 from .events import Event
 from .trace import Trace
 
-_NAMED = STATE | {"autocast copies"}
+_NAMED = STATE | {Category.AUTOCAST_COPIES}
 """Categories in which module and name say all: that a graph keeps a parameter, too, makes it no other thing."""
-_BY_OPERATION = ("temporaries", "other tensors", "unattributed")
+_BY_OPERATION = (Category.TEMPORARIES, Category.OTHER_TENSORS, Category.UNATTRIBUTED)
 
 
 class Slot(NamedTuple):
@@ -82,7 +82,7 @@ def identity_of(trace: Trace, attribution: Attribution, number: int, position: i
     event = attribution.made[number]
     kept = attribution.kept(number, position)
     category = attribution.category(number, position)
-    unnamed = Role(category) if category == "outputs" else None
+    unnamed = Role(category) if category == Category.OUTPUTS else None
     role = next((r for r in trace.owners.roles.get(number, ()) if r.category == category), unnamed)
     keepers = keepers_of(event, kept)
     module = role.module if role else keepers[0] if keepers and category not in _NAMED else event.module

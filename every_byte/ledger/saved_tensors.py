@@ -8,7 +8,7 @@ import torch
 from torch.autograd.graph import Node
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from every_byte.tables import text_table
+from every_byte.tables import Table
 
 from .deep_graphs import HARMLESS, looked_at, number_of
 
@@ -48,7 +48,7 @@ def as_text(rows: Iterable[SavedTensor]) -> str:
         ]
         for row in rows
     ]
-    return text_table("", head, cells, numbers=1)
+    return Table("", head, cells, numbers=1).text()
 
 
 def storages_of(tensor: torch.Tensor) -> list[torch.UntypedStorage]:

@@ -12,6 +12,7 @@ from every_byte.whole_files import write_whole
 from .attribution import Attribution, Owners
 from .events import Event
 from .formats import events_of_recording, events_of_snapshot, viewer_snapshot
+from .notes import Notes
 from .plain_attention import PlainAttention
 from .roots import Roots
 from .running import Running, running
@@ -35,17 +36,8 @@ class Trace:
     `owners` has what was observed on a GPU, a simulated or a live one, of whom each allocation serves; while the GPU is
     open, `look` looks around there now, and `look(again=True)` also if nothing was allocated, freed or computed since
     it last did.
-    `operators` has what ran on a simulated GPU, each by operator and type of numbers, and how many events
-    came before; `unmodelled` in the same way the operations whose temporary memory is not known there, `refused` what
-    the program asked for that is not followed there, with its line, and `values_read` the lines of the program that
-    read a value that was not known.
-    `unfused` has each attention that no fused kernel took, once.
+    `notes` has what else a simulated GPU noted of the program.
     `allocator_settings` are those that the allocator followed, as PyTorch's snapshots tell them, where they are known.
-    `files_of_zeros` are the files, by their places, in which the program saved tensors whose values nobody computed;
-    `snapshots_beside` has those that were there where it dumped a snapshot, and where that was written in their place;
-    `records_history` says that it recorded a history for one when it was last asked.
-    `calls` has, where it is a dict when a simulated GPU runs, what operators with memory of their own were called with,
-    by how many events came before each: see `gpu/memory/calls.py`.
     `emptied` says where the program had its cache emptied: how many events came before each time.
     `n_found` allocations, the first ones, were there when it began. `names` says what modules are called in a ledger,
     where that is not their path. A copy, or a trace that was pickled, does not look
@@ -53,6 +45,7 @@ class Trace:
 
     Counts: allocations of the caching allocator and its segments; not the CUDA context.
     Raises: ValueError for an `origin` that is none of "simulated", "measured", "recorded".
+    Example: [event.n_bytes for event in gpu.trace if event.action == "alloc"]
     """
 
     origin: str
@@ -61,18 +54,10 @@ class Trace:
     events: list[Event] = field(default_factory=list)
     phase: str = ""
     owners: Owners = field(default_factory=Owners, repr=False, compare=False)
-    unmodelled: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
-    values_read: dict[str, int] = field(default_factory=dict, repr=False, compare=False, kw_only=True)
-    operators: dict[str, int] = field(default_factory=dict, repr=False, compare=False, kw_only=True)
-    refused: dict[str, int] = field(default_factory=dict, repr=False, compare=False, kw_only=True)
-    unfused: dict[PlainAttention, None] = field(default_factory=dict, repr=False, compare=False, kw_only=True)
-    files_of_zeros: dict[str, None] = field(default_factory=dict, repr=False, compare=False, kw_only=True)
-    snapshots_beside: dict[str, str] = field(default_factory=dict, repr=False, compare=False, kw_only=True)
-    records_history: bool = field(default=False, repr=False, compare=False, kw_only=True)
+    notes: Notes = field(default_factory=Notes, repr=False, compare=False, kw_only=True)
     emptied: list[int] = field(default_factory=list, repr=False, compare=False, kw_only=True)
     look: Callable[..., None] | None = field(default=None, repr=False, compare=False)
     n_found: int = field(default=0, repr=False, compare=False)
-    calls: dict[int, Any] | None = field(default=None, repr=False, compare=False, kw_only=True)
     allocator_settings: dict[str, Any] | None = field(default=None, repr=False, compare=False, kw_only=True)
     names: ModuleNames | None = field(default=None, repr=False, compare=False, kw_only=True)
     _attributed: tuple[tuple[int, int], Attribution] | None = field(default=None, init=False, repr=False, compare=False)
@@ -92,6 +77,16 @@ class Trace:
 
     def __iter__(self) -> Iterator[Event]:
         return iter(self.events)
+
+    @property
+    def unmodelled(self) -> dict[str, int]:
+        """The operations whose temporary memory is not known, and how many events came before each."""
+        return self.notes.unmodelled
+
+    @property
+    def unfused(self) -> dict[PlainAttention, None]:
+        """Each attention that no fused kernel took, once."""
+        return self.notes.unfused
 
     @property
     def roots(self) -> Roots:

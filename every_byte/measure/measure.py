@@ -1,11 +1,11 @@
-"""`every-byte measure`: runs a fixed suite on this machine's GPU and on its simulation, and says where they agree.
+"""`every-byte measure`: runs a fixed suite on this machine's GPU and on its simulation, and reports where they agree.
 
-every-byte measure                        the whole suite: a few minutes; writes every-byte-measure.json
-every-byte measure --list                 what is in it
+every-byte measure                        the whole suite, in a few minutes; writes every-byte-measure.json
+every-byte measure --list                 what is in the suite
 every-byte measure 'gpt_*' --out gpt.json    a part of it, into another file
 
-The file holds what was measured and what was simulated at each instant, and of the machine its GPU, driver and PyTorch.
-It names no user, host or file. cuDNN's attention is left out: what its kernels work in is not known.
+The file holds the measured and the simulated figures of each instant, and names the machine's GPU, driver and PyTorch.
+It names no user, host or file. cuDNN's attention is left out, because the size of its workspaces is not known.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from every_byte.gpu.cases.recorder import driver_version
 from every_byte.gpu.live.gpu import LiveGPU
 from every_byte.gpu.live.machine import this_machine
 from every_byte.progress import at_work, tell
-from every_byte.tables import text_table
+from every_byte.tables import Table
 from every_byte.units import MiB
 from every_byte.version import __version__
 from every_byte.whole_files import write_whole
@@ -167,7 +167,7 @@ def text(report: Report) -> str:
         f"simulation by the rules of {report['rules']}"
     )
     head = ["program", "readings", "agree", "largest difference, bytes", ""]
-    lines = [text_table(title, head, [summary(result) for result in report["programs"]])]
+    lines = [Table(title, head, [summary(result) for result in report["programs"]]).text()]
     held = [result for result in report["programs"] if result["name"] not in NOT_FOLLOWED and not result["error"]]
     rows = [(result["name"], row) for result in held for row in result["rows"]]
     apart = [(name, row) for name, row in rows if differences(row)]
@@ -202,7 +202,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("names", nargs="*", help="names of programs, with * and ?; default: all")
     parser.add_argument("--out", type=Path, default=Path(OUT), help="the file to write (default: %(default)s)")
-    parser.add_argument("--list", action="store_true", help="say what is in the suite, and exit")
+    parser.add_argument("--list", action="store_true", help="list the suite, and exit")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
     if options.list:

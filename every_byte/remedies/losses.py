@@ -78,7 +78,7 @@ class ChunkedCrossEntropy(torch.autograd.Function):
             torch.mm(of_logits, weight, out=of_h[begin : begin + rows])
             if of_weight is not None:
                 of_weight.addmm_(of_logits.T, part)
-            del of_logits  # a name would keep it beside the next chunk's logits
+            del of_logits  # a name would keep it alive while the next chunk makes its logits
         ctx.save_for_backward(of_h, of_weight)
         return total / n_targets
 

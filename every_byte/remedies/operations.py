@@ -125,6 +125,13 @@ _OTHERS: dict[object, Callable[..., int]] = {
 }
 
 
+def moved_by(operator: torch._ops.OpOverload, args: Args, kwargs: Kwargs, result: Any) -> int:
+    """Bytes of one call's inputs and outputs, each read or written once; 0 for a call that only makes views."""
+    inputs, outputs = _tensors((args, kwargs)), _tensors(result)
+    works = _storages(outputs).keys() - _storages(inputs).keys() or _written(operator, args, kwargs)
+    return sum(map(_size, inputs + outputs)) if works else 0
+
+
 def is_random(operator: torch._ops.OpOverload, args: Args, kwargs: Kwargs) -> bool:
     """Whether a call draws random numbers; one that drops with probability 0 does not."""
     if torch.Tag.nondeterministic_seeded not in operator.tags:
@@ -163,8 +170,12 @@ class FlopCounter(TorchDispatchMode):
             result = func.decompose(*args, **kwargs)  # in inference mode, nothing before has taken linear to addmm
         if result is NotImplemented:
             result = func(*args, **kwargs)
-            self.total += flops_of(func, args, kwargs, result)
+            self.count(func, args, kwargs, result)
         return result
+
+    def count(self, func: torch._ops.OpOverload, args: Args, kwargs: Kwargs, result: Any) -> None:
+        """Add one call that has run."""
+        self.total += flops_of(func, args, kwargs, result)
 
 
 class _Recorder(TorchDispatchMode):
@@ -199,13 +210,12 @@ class _Recorder(TorchDispatchMode):
         new = {key: n_bytes for key, n_bytes in _storages(outputs).items() if key not in read}
         self._bytes |= {key: n_bytes for key, n_bytes in new.items() if key not in self._bytes}
         self._calls[func] += 1
-        works = bool(new) or bool(written)
         self._operations.append(
             Operation(
                 func,
                 self._calls[func],
                 flops_of(func, args, kwargs, result),
-                sum(map(_size, inputs + outputs)) if works else 0,
+                moved_by(func, args, kwargs, result),
                 frozenset(self._bytes.keys() & _storages(outputs).keys()),
                 frozenset(self._bytes.keys() & read.keys()),
                 frozenset(written),

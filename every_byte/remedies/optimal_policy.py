@@ -37,10 +37,10 @@ _VERY_MANY = 1 << 60
 def optimal(region: Region, budget_bytes: int, *, flops_per_byte: int = 0) -> Plan:
     """The plan that holds at most `budget_bytes` and leaves the least to compute again.
 
-    The least: FLOPs, and `flops_per_byte` for each byte that is moved (what a GPU computes while it moves one; 0 counts
-    FLOPs alone); among equals the fewest bytes moved, then the fewest held.
+    The least means FLOPs, plus `flops_per_byte` for each byte moved (the FLOPs that a GPU can do meanwhile; 0 counts
+    FLOPs alone). Among equal plans it takes the one that moves the fewest bytes, then the one that holds the fewest.
 
-    Unit:   bytes as requested, of one region, beside its inputs and outputs.
+    Unit:   bytes as requested, of one region, besides its inputs and outputs.
     Raises: ValueError for a negative budget or flops_per_byte.
     """
     _check(budget_bytes=budget_bytes, flops_per_byte=flops_per_byte)

@@ -54,21 +54,21 @@ def as_printed(operators: Iterable[Operator]) -> Callable[[], Contexts]:
 
 
 def keeping(operators: Iterable[Operator]) -> Callable[[], Contexts]:
-    """A policy that keeps what these operators make; a packet stands for all its overloads.
+    """A policy that keeps what these operators make; a packet means all its overloads.
 
     Shapes: -> for `checkpoint(..., use_reentrant=False, context_fn=...)`
-    Counts: all outputs of each call, whether backward needs them or not; an output that is a view keeps all that it
-            is a view of. Where random calls are among them, look whether later ones run again (`reason_against`): the
-            gradients would be wrong, and neither PyTorch nor this function says so; `Plan.keeping` does.
-    Raises: TypeError for what is no operator; ValueError for none.
+    Counts: all outputs of each call, whether backward needs them or not; an output that is a view keeps its whole
+            storage. If the policy keeps a random call and a later one runs again, the gradients are wrong. Neither
+            PyTorch nor this function notices; `Plan.keeping` does (`reason_against`).
+    Raises: TypeError for anything that is not an operator; ValueError for an empty list.
     """
     return partial(create_selective_checkpoint_contexts, sorted(overloads(operators), key=str))
 
 
 def overloads(operators: Iterable[Operator]) -> frozenset[torch._ops.OpOverload]:
-    """The overloads that operators stand for: what a policy is handed.
+    """All overloads of these operators: what PyTorch passes to a policy.
 
-    Raises: TypeError for what is no operator; ValueError for none.
+    Raises: TypeError for anything that is not an operator; ValueError for an empty list.
     """
     each: set[torch._ops.OpOverload] = set()
     for operator in operators:
@@ -181,8 +181,9 @@ def reason_against(region: Region, kept: frozenset[int]) -> str:
         repeated = drawn_again_after(region, position, kept) if call.is_random else None
         if repeated is not None:
             return (
-                f"{call} draws random numbers and must not be kept while {region.operations[repeated]}, after it, runs "
-                "again: that one would draw other numbers than in forward; keep both or neither."
+                f"{call} draws random numbers and must not be kept while a later random operation, "
+                f"{region.operations[repeated]}, runs again: the later one would draw different numbers than in "
+                "forward; keep both or neither."
             )
     return ""
 

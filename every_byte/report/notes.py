@@ -91,20 +91,20 @@ def notes_of(trace: Trace) -> list[Note]:
     that are not modelled; then what cuDNN takes; then where values were read that nobody has computed, which as a rule
     are only shown; then where they were saved; then snapshots.
     """
-    names = list(trace.unmodelled)
+    names = list(trace.notes.unmodelled)
     triton = [name for name in names if name.startswith(_TRITON)]
     cudnn = [name for name in names if _CUDNN in name]
     extensions = [name for name in names if name.startswith(EXTENSION)]
     operators = [name for name in names if name not in (*_BY_NAME, *triton, *cudnn, *extensions)]
     others = (
-        _refused(list(trace.refused)),
+        _refused(list(trace.notes.refused)),
         _built(extensions),
         _of_triton(triton),
         _of_operators(operators),
         _of_cudnn(cudnn),
-        _read(list(trace.values_read)),
-        _saved([os.path.basename(place) for place in trace.files_of_zeros]),
-        _beside({os.path.basename(place): os.path.basename(to) for place, to in trace.snapshots_beside.items()}),
+        _read(list(trace.notes.values_read)),
+        _saved([os.path.basename(place) for place in trace.notes.files_of_zeros]),
+        _beside({os.path.basename(place): os.path.basename(to) for place, to in trace.notes.snapshots_beside.items()}),
     )
     return [_by_name(name) for name in _BY_NAME if name in names] + [note for note in others if note]
 
@@ -133,7 +133,7 @@ def _saved(names: list[str]) -> Note | None:
     few = ", ".join(names[:_MOST_FILES]) + (f" and {len(names) - _MOST_FILES:,d} more" * (len(names) > _MOST_FILES))
     return Note(
         f"what was saved has zeros for what a card would have computed: {few}",
-        "nothing is computed here; a file of weights that was there before is kept beside it, as NAME.kept",
+        "nothing is computed here; an earlier file of weights is kept as NAME.kept",
         "do not go on training from it",
         is_of_figures=False,
     )
@@ -145,7 +145,7 @@ def _beside(names: dict[str, str]) -> Note | None:
         return None
     more = f" and {len(names) - _MOST_FILES:,d} more" * (len(names) > _MOST_FILES)
     return Note(
-        "what the program dumped as a snapshot stands beside one that was there: "
+        "the program's snapshot did not replace an earlier one, and was written as "
         + ", ".join(list(names.values())[:_MOST_FILES])
         + more,
         f"it is of a simulated GPU, and {', '.join(list(names)[:_MOST_FILES])}{more} may be of a real one, and "
@@ -214,7 +214,7 @@ def _of_cudnn(names: list[str]) -> Note | None:
 
 def not_counted(trace: Trace) -> str:
     """What operators took that is not known, as "without what cuDNN takes for nn.LSTM"; "" where all is."""
-    names = [name for name in trace.unmodelled if name not in _BY_NAME]
+    names = [name for name in trace.notes.unmodelled if name not in _BY_NAME]
     cudnn = [name.partition(_CUDNN)[0] for name in names if _CUDNN in name]
     others = [name.removeprefix(_TRITON) for name in names if _CUDNN not in name]
     of = [f"what cuDNN takes for {_few(cudnn)}"] if cudnn else []

@@ -74,17 +74,7 @@ class Run:
             raise TypeError(f"gpu must be a simulated or a live GPU: got {type(gpu).__name__}.")
         now = gpu.look_around()
         look_for(now.roots)
-        trace = replace(
-            now,
-            events=list(now.events),
-            look=None,
-            names=names_of(now),
-            unmodelled=dict(now.unmodelled),  # what grows while its GPU is open
-            values_read=dict(now.values_read),
-            unfused=dict(now.unfused),
-            operators=dict(now.operators),
-            refused=dict(now.refused),
-        )
+        trace = replace(now, events=list(now.events), look=None, names=names_of(now), notes=now.notes.as_now())
         _check(steps, len(trace))
         spec = gpu.spec
         return cls(
@@ -206,7 +196,7 @@ class Run:
     @cached_property
     def evidence(self) -> Evidence:
         """Which of the operators that ran recordings hold: on this architecture, on another, or none."""
-        return Evidence.of(self.trace.operators, self.spec)
+        return Evidence.of(self.trace.notes.operators, self.spec)
 
     @property
     def level(self) -> str:
@@ -215,14 +205,14 @@ class Run:
         `held`: recordings on this architecture hold every operator that ran, and all was followed to the end.
         `elsewhere`: recordings on other architectures or of other versions alone hold some operators. `unrecorded`: no
         recording holds some of them, or something was not followed, or the run ended by an error. Whether the program's
-        allocations depend on values that it read is another question: `Trace.values_read` has their lines.
+        allocations depend on values that it read is another question: `Trace.notes.values_read` has their lines.
         """
         return UNRECORDED if self.unfollowed or self.ended_early else self.evidence.level
 
     @property
     def is_exact(self) -> bool:
         """Whether recordings hold all that ran on this architecture, all was followed, and no value read is unknown."""
-        return self.origin == "measured" or self.level == HELD and not self.trace.values_read
+        return self.origin == "measured" or self.level == HELD and not self.trace.notes.values_read
 
     @property
     def ended_early(self) -> bool:
@@ -246,5 +236,5 @@ def _check(steps: Sequence[Step], n_events: int) -> None:
         if not before <= step.begin <= step.end <= n_events:
             raise ValueError(
                 f"steps must follow one another within the trace: got step {step.number} from {step.begin:,d} to "
-                f"{step.end:,d}, behind {before:,d}, and the trace has {n_events:,d} events."
+                f"{step.end:,d}, after {before:,d}, and the trace has {n_events:,d} events."
             )

@@ -8,6 +8,7 @@ from functools import cached_property
 from every_byte.ledger.ledger import Ledger
 from every_byte.ledger.stretches import Stretches
 from every_byte.ledger.trace import Trace
+from every_byte.palette import Category
 from every_byte.rounding import ROUNDING_BYTES
 
 from .place import Place
@@ -58,7 +59,7 @@ class Shortage:
     @cached_property
     def names(self) -> list[str]:
         """The categories of what was in use."""
-        return [name for name in self.ledger.parts if name != "slack"]
+        return [name for name in self.ledger.parts if name != Category.SLACK]
 
     @cached_property
     def segments(self) -> list[list[Piece]]:

@@ -4,15 +4,17 @@ from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from every_byte.palette import Category
+
 from .history import BEFORE, Allocation, History
 from .stacks import Stack
 
-UNATTRIBUTED = "unattributed"
+UNATTRIBUTED = Category.UNATTRIBUTED
 FOUND = "before recording"
 
 
 @dataclass(frozen=True)
-class Category:
+class Rule:
     """A category and the rule by which an allocation belongs to it."""
 
     name: str
@@ -63,71 +65,71 @@ def _in_zero_grad(each: Allocation, _stack: Stack, within: Within) -> bool:
 
 
 CATEGORIES = (
-    Category(FOUND, "no event of the history made it", lambda each, stack, within: each.made_at == BEFORE),
-    Category(
-        "cuBLAS workspace",
+    Rule(FOUND, "no event of the history made it", lambda each, stack, within: each.made_at == BEFORE),
+    Rule(
+        Category.CUBLAS_WORKSPACE,
         "made by at::cuda::getCUDABlasLtWorkspace or getCurrentCUDABlasHandle",
-        lambda each, stack, within: stack.maker.name == "cuBLAS workspace",
+        lambda each, stack, within: stack.maker.name == Category.CUBLAS_WORKSPACE,
     ),
-    Category(
+    Rule(
         "temporary of an operator",
         "freed below the operator that made it, at the same line",
         _is_temporary,
     ),
-    Category(
-        "optimizer state",
+    Rule(
+        Category.OPTIMIZER_STATE,
         "made below _init_group in torch/optim",
         lambda each, stack, within: stack.passes("optim/*:_init_group"),
     ),
-    Category(
+    Rule(
         "made in optimizer steps",
         "made below torch/optim, or while PyTorch's annotation Optimizer.step lasted",
         lambda each, stack, within: (
             stack.passes("optim/*:") or within.covers("Optimizer.step", each.made_at) or stack.label("phase") == "step"
         ),
     ),
-    Category(
-        "gradients",
+    Rule(
+        Category.GRADIENTS,
         "made by autograd's AccumulateGrad, or made in backward and freed in zero_grad",
         lambda each, stack, within: (
             stack.maker.node == "AccumulateGrad" or stack.in_backward and _in_zero_grad(each, stack, within)
         ),
     ),
-    Category(
+    Rule(
         "recomputed for backward",
         "made below torch/utils/checkpoint.py, in backward",
         lambda each, stack, within: stack.passes(
             "utils/checkpoint.py:recompute_fn", "utils/checkpoint.py:unpack_hook", "utils/checkpoint.py:backward"
         ),
     ),
-    Category(
+    Rule(
         "made in backward",
         "made below autograd's engine: gradients of parameters and of activations alike",
         lambda each, stack, within: stack.in_backward,
     ),
-    Category(
-        "autocast copies",
+    Rule(
+        Category.AUTOCAST_COPIES,
         "made by at::autocast::cached_cast",
         lambda each, stack, within: stack.maker.is_cast,
     ),
-    Category(
+    Rule(
         "parameters and buffers",
         "made below Module._apply (.to, .cuda), or in the __init__ of a module of torch.nn",
         lambda each, stack, within: stack.passes("nn/modules/module.py:_apply", "nn/modules/*:__init__"),
     ),
-    Category(
+    Rule(
         "communication",
         "made below torch/distributed or torch/nn/parallel",
         lambda each, stack, within: stack.passes("distributed/*:", "nn/parallel/*:"),
     ),
-    Category(
+    Rule(
         "made in a module's forward",
         "made below Module._call_impl: activations, and what else forward holds",
         lambda each, stack, within: (
             stack.passes("nn/modules/module.py:_call_impl") or stack.label("phase") == "forward"
         ),
     ),
-    Category(UNATTRIBUTED, "none of these rules holds", lambda each, stack, within: True),
+    Rule(UNATTRIBUTED, "none of these rules holds", lambda each, stack, within: True),
 )
 
 
@@ -137,6 +139,6 @@ class Categories:
     def __init__(self, history: History) -> None:
         self._within = Within(history)
 
-    def of(self, each: Allocation) -> Category:
+    def of(self, each: Allocation) -> Rule:
         """The first whose rule holds."""
         return next(one for one in CATEGORIES if one.holds(each, each.stack, self._within))

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from every_byte.tables import text_table
+from every_byte.tables import Table
 from every_byte.units import exact
 
 from .alignment import ENDED, FREED, REFUSED, SEGMENTS, SIZE, Parting
@@ -18,7 +18,7 @@ AROUND, MOST_DIFFERENCES, MOST_FREED = 3, 10, 6
 
 
 @dataclass(frozen=True)
-class Said:
+class Compared:
     """What a comparison is of, in words: the file, the simulated GPU, the versions, and how the program ended."""
 
     file: str
@@ -29,21 +29,25 @@ class Said:
     notes: tuple[str, ...] = ()
 
 
-def comparison_text(comparison: Comparison, said: Said) -> str:
+def comparison_text(comparison: Comparison, compared: Compared) -> str:
     """The whole text."""
-    prefix = prefix_of(set(said.files))
-    blocks = [_head(comparison, said)]
+    prefix = prefix_of(set(compared.files))
+    blocks = [_head(comparison, compared)]
     parting = comparison.parting
     if parting is not None:
         blocks += [_parting(comparison, parting, prefix), _context(comparison, parting, prefix)]
         blocks += [_rest(comparison, parting)]
-    blocks += [_figures(comparison), _settings(comparison), [p for note in said.notes for p in wrapped(f"- {note}")]]
+    blocks += [
+        _figures(comparison),
+        _settings(comparison),
+        [p for note in compared.notes for p in wrapped(f"- {note}")],
+    ]
     if parting is not None:
-        blocks.append(_report(comparison, parting, said, prefix))
+        blocks.append(_report(comparison, parting, compared, prefix))
     return "\n\n".join("\n".join(block) for block in blocks if block)
 
 
-def _head(comparison: Comparison, said: Said) -> list[str]:
+def _head(comparison: Comparison, compared: Compared) -> list[str]:
     n, real = comparison.n_compared, len(comparison.real)
     if comparison.agrees:
         headline = f"They agree to the byte: {n:,d} requests, in order, and what is freed between them."
@@ -51,7 +55,11 @@ def _head(comparison: Comparison, said: Said) -> list[str]:
         headline = f"They part, though all {real:,d} requests of the snapshot are of the simulation's sizes, in order."
     else:
         headline = f"They part: {comparison.n_same:,d} of the {real:,d} requests of the snapshot agree in order."
-    lines = [f"{said.file} beside a simulated {said.gpu} ({said.versions}); {said.ended}.", "", headline]
+    lines = [
+        f"{compared.file} and a simulated {compared.gpu} ({compared.versions}); {compared.ended}.",
+        "",
+        headline,
+    ]
     if comparison.start:
         lines.append(
             f"The snapshot begins with request {comparison.start + 1:,d} of the simulation, before which "
@@ -94,9 +102,9 @@ def _side(name: str, one: Request | None, prefix: str) -> str:
 
 def _freed(name: str, freed: Counter[Any]) -> str:
     """What one of both alone frees after a request, each by its request's number."""
-    told = [f"request {n + 1:,d}" if n >= 0 else f"{exact(size)} from before" for n, size in sorted(freed.elements())]
-    more = f", and {len(told) - MOST_FREED} more" if len(told) > MOST_FREED else ""
-    return f"  {name:<11} alone frees {', '.join(told[:MOST_FREED]) or 'nothing'}{more}"
+    pieces = [f"request {n + 1:,d}" if n >= 0 else f"{exact(size)} from before" for n, size in sorted(freed.elements())]
+    more = f", and {len(pieces) - MOST_FREED} more" if len(pieces) > MOST_FREED else ""
+    return f"  {name:<11} alone frees {', '.join(pieces[:MOST_FREED]) or 'nothing'}{more}"
 
 
 def _segments(one: Request) -> str:
@@ -112,7 +120,7 @@ def _context(comparison: Comparison, parting: Parting, prefix: str) -> list[str]
             mark = ">" if offset == 0 else " "
             rows.append([f"{mark} {parting.real + offset + 1:,d}", *_short(one, prefix), *_short(other, "")])
     head = ["request", "snapshot", "line", "made by", "simulation", "module", "made by"]
-    return text_table("", head, rows).splitlines()
+    return Table("", head, rows).text().splitlines()
 
 
 def _short(one: Request | None, prefix: str) -> list[str]:
@@ -132,7 +140,7 @@ def _rest(comparison: Comparison, parting: Parting) -> list[str]:
             [f"{len(rest)} more", "", "", f"{sum(d.n for d in rest):,d}", f"{sum(d.n_bytes for d in rest):+,d}"]
         )
     head = ["made by", "snapshot", "simulation", "requests", "simulation more"]
-    table = text_table("What differs from there on, in bytes:", head, rows, numbers=4)
+    table = Table("What differs from there on, in bytes:", head, rows, numbers=4).text()
     whole = sum(one.n_bytes for one in comparison.differences)
     return [*table.splitlines(), f"In all the simulation requests {whole:+,d} bytes."]
 
@@ -148,7 +156,7 @@ def _figures(comparison: Comparison) -> list[str]:
         for name, real, simulated in zip(("peak allocated, in blocks of 512", "peak reserved"), *comparison.peaks)
     ]
     head = ["over what was compared, bytes", "snapshot", "simulation", ""]
-    return text_table("", head, rows, numbers=3).splitlines()
+    return Table("", head, rows, numbers=3).text().splitlines()
 
 
 def _settings(comparison: Comparison) -> list[str]:
@@ -159,12 +167,12 @@ def _settings(comparison: Comparison) -> list[str]:
     return [part for line in lines for part in wrapped(line)]
 
 
-def _report(comparison: Comparison, parting: Parting, said: Said, prefix: str) -> list[str]:
+def _report(comparison: Comparison, parting: Parting, compared: Compared, prefix: str) -> list[str]:
     """What a report of the difference needs."""
     one, other = _at(comparison.real, parting.real), _at(comparison.simulated, parting.simulated)
     lines: Iterable[str] = (
         "If the program, its settings and its inputs are the same, the book is wrong. Please report it, with this:",
-        f"    {said.versions}; simulated {said.gpu}; {said.ended}",
+        f"    {compared.versions}; simulated {compared.gpu}; {compared.ended}",
         f"    differs in {parting.kind} at request {parting.real + 1:,d} of {len(comparison.real):,d}, simulation's "
         f"{parting.simulated + 1:,d}",
         f"    snapshot   {_pasted(one, prefix)}",

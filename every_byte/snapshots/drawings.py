@@ -24,15 +24,15 @@ class OverTime:
     Shapes: columns[name][i] and reserved[i] are of the moment right after event number positions[i].
     """
 
-    def __init__(self, told: Summary) -> None:
-        self.positions = _highest(told.totals, MOST_COLUMNS)
-        self.reserved = [told.reserved[position] for position in self.positions]
-        self.columns = _columns(told, self.positions)
-        self.peak = bisect_left(self.positions, told.peak_position)
+    def __init__(self, summary: Summary) -> None:
+        self.positions = _highest(summary.totals, MOST_COLUMNS)
+        self.reserved = [summary.reserved[position] for position in self.positions]
+        self.columns = _columns(summary, self.positions)
+        self.peak = bisect_left(self.positions, summary.peak_position)
 
-    def drawn(self, told: Summary) -> Html:
+    def drawn(self, summary: Summary) -> Html:
         """The figure."""
-        n, most = len(self.positions), max(max(self.reserved), max(told.totals), 1)
+        n, most = len(self.positions), max(max(self.reserved), max(summary.totals), 1)
 
         def x(column: float) -> float:
             return WIDTH * column / n
@@ -48,10 +48,10 @@ class OverTime:
             below = above
         shapes.append(element("polyline", points=_points(_stairs(self.reserved, x, y))))
         shapes.append(_upright(x(self.peak + 0.5)))
-        for one in told.out_of_memory:
+        for one in summary.out_of_memory:
             shapes.append(_upright(x(min(bisect_left(self.positions, one.position), n - 1) + 0.5), class_="eb-failed"))
-        last = f"after event {len(told.history):,d}"
-        peak = exact(told.totals[told.peak_position])
+        last = f"after event {len(summary.history):,d}"
+        peak = exact(summary.totals[summary.peak_position])
         said = f"Bytes in blocks after each event, by category, from bottom to top as named; {peak} at the most."
         return _figure(
             element("div", element("span", f"0 to {short(most)}"), class_="eb-scale"),
@@ -59,7 +59,7 @@ class OverTime:
             element("div", element("span", "before the first event"), element("span", last), class_="eb-scale"),
             legend(list(self.columns)),
             caption=f"{said} Dashed: in segments. The upright line is the peak"
-            + ("; a dotted one is a request that failed." if told.out_of_memory else "."),
+            + ("; a dotted one is a request that failed." if summary.out_of_memory else "."),
         )  # fmt: skip
 
 
@@ -70,11 +70,11 @@ def _highest(totals: Sequence[int], most: int) -> list[int]:
     return [max(range(begin, end), key=totals.__getitem__) for begin, end in zip(edges[:-1], edges[1:])]
 
 
-def _columns(told: Summary, positions: list[int]) -> dict[str, list[int]]:
+def _columns(summary: Summary, positions: list[int]) -> dict[str, list[int]]:
     """By category, in the order of the rules, only those that there are."""
-    categories = Categories(told.history)
+    categories = Categories(summary.history)
     changes: dict[str, list[int]] = {}
-    for each in (*told.history.found, *told.history.allocations):
+    for each in (*summary.history.found, *summary.history.allocations):
         begin = bisect_left(positions, each.made_at + 1)
         end = len(positions) if each.freed_at is None else bisect_left(positions, each.freed_at + 1)
         if begin < end:

@@ -13,7 +13,7 @@ from .summary import OutOfMemory, Summary
 
 MOST_PIECES = 5
 NO_STEP = "No optimizer step is to be seen in it."
-WHO_KEEPS = "Who keeps it no history says: look for a list, a dict or an attribute that takes them up."
+WHO_KEEPS = "A snapshot cannot tell what keeps it. Look for a list, a dict or an attribute that collects such tensors."
 BY_RULES = "By these rules, of which the first that holds counts:"
 BLOCKS = "Blocks are requests, rounded up to 512 bytes; what they have beyond that is known at the end alone."
 
@@ -23,83 +23,85 @@ def when(position: int) -> str:
     return f"after event {position:,d}" if position else "before the first event"
 
 
-def what_it_is(told: Summary) -> str:
+def what_it_is(summary: Summary) -> str:
     """Of which device it is, and how much it tells."""
-    history = told.history
+    history = summary.history
     if not len(history):
         return f"device {history.device}, segments alone, without a history."
     return (
         f"device {history.device}, {len(history):,d} events, {len(history.allocations):,d} allocations"
-        f"{', of a simulated GPU' if told.is_simulated else ''}."
+        f"{', of a simulated GPU' if summary.is_simulated else ''}."
     )
 
 
-def in_short(told: Summary) -> Iterator[tuple[str, str]]:
+def in_short(summary: Summary) -> Iterator[tuple[str, str]]:
     """Facts by name: the peaks, the end, and what is known of the history, of call stacks and of settings."""
-    history = told.history
-    peak, end = told.totals[told.peak_position], told.totals[-1]
+    history = summary.history
+    peak, end = summary.totals[summary.peak_position], summary.totals[-1]
     if len(history):
-        yield "peak allocated", f"{exact(peak)} in blocks of 512, {when(told.peak_position)}"
-        yield "peak reserved", f"{exact(max(told.reserved))}, {when(told.peak_reserved_position)}"
-    yield "at the end", f"{exact(end)} allocated, {exact(told.reserved[-1])} reserved"
+        yield "peak allocated", f"{exact(peak)} in blocks of 512, {when(summary.peak_position)}"
+        yield "peak reserved", f"{exact(max(summary.reserved))}, {when(summary.peak_reserved_position)}"
+    yield "at the end", f"{exact(end)} allocated, {exact(summary.reserved[-1])} reserved"
     if history.found:
         found = sum(each.block_bytes for each in history.found)
         yield "before it", f"{exact(found)} in {len(history.found):,d} blocks that no event of the history made"
-    others = [f"{device} ({n:,d} events)" for device, n in told.events_by_device.items() if device != history.device]
+    others = [f"{device} ({n:,d} events)" for device, n in summary.events_by_device.items() if device != history.device]
     more = {
-        "history": _completeness(told) if len(history) else "",
-        "call stacks": _stacks(told),
-        "settings": _settings(told.settings),
+        "history": _completeness(summary) if len(history) else "",
+        "call stacks": _stacks(summary),
+        "settings": _settings(summary.settings),
         "other devices": f"{', '.join(others[:8])}: --device {next(iter(others)).split()[0]}" if others else "",
     }
     yield from ((name, fact) for name, fact in more.items() if fact)
 
 
-def _completeness(told: Summary) -> str:
-    history = told.history
+def _completeness(summary: Summary) -> str:
+    history = summary.history
     if history.was_cut:
         return (
             "cut: blocks that were there before it have call stacks, so that their events were recorded and dropped; "
             "raise max_entries of _record_memory_history"
         )
-    if told.is_round:
+    if summary.is_round:
         return f"{len(history):,d} events are a round number: if that was max_entries, the first ones were dropped"
     if history.found:
         return "began when memory was allocated already; nothing tells that it was cut"
-    beginning = told.reserved[0]
+    beginning = summary.reserved[0]
     return "whole: it begins with nothing allocated" + (f", and {exact(beginning)} reserved" if beginning else "")
 
 
-def _stacks(told: Summary) -> str:
-    if told.is_simulated:
+def _stacks(summary: Summary) -> str:
+    if summary.is_simulated:
         return "labels of a simulated GPU: operation, autograd node, module and phase"
-    if not told.has_stacks:
-        return "none: lines and categories are not known" if len(told.history) else ""
-    return (
-        "Python and C++" if told.has_cpp else 'Python alone: operators and autograd nodes are not known (stacks="all")'
-    )
+    if not summary.has_stacks:
+        return "none: lines and categories are not known" if len(summary.history) else ""
+    if summary.has_cpp:
+        return "Python and C++"
+    return 'Python alone: operators and autograd nodes are not known (stacks="all")'
 
 
 def _settings(settings: dict[str, Any]) -> str:
     """What differs from the usual settings."""
     usual = {"max_split_size": -1, "garbage_collection_threshold": 0.0, "expandable_segments": False}
-    told = [f"{name} {settings[name]}" for name, value in usual.items() if name in settings and settings[name] != value]
+    unusual = [
+        f"{name} {settings[name]}" for name, value in usual.items() if name in settings and settings[name] != value
+    ]
     divisions = settings.get("roundup_power2_divisions")
     if isinstance(divisions, dict) and any(divisions.values()):
-        told.append("roundup_power2_divisions " + ", ".join(f"{k}:{v}" for k, v in divisions.items() if v))
+        unusual.append("roundup_power2_divisions " + ", ".join(f"{k}:{v}" for k, v in divisions.items() if v))
     said = settings.get("PYTORCH_CUDA_ALLOC_CONF")
-    return readable("; ".join(told) + (f' ("{said}")' if said else "")) or ("as usual" if settings else "")
+    return readable("; ".join(unusual) + (f' ("{said}")' if said else "")) or ("as usual" if settings else "")
 
 
-def growth(told: Summary) -> str:
+def growth(summary: Summary) -> str:
     """Whether something grows from step to step; "" where there is no step."""
-    n = len(told.steps)
-    if told.leaks:
-        whole = sum(leak.bytes_a_step for leak in told.leaks)
+    n = len(summary.steps)
+    if summary.leaks:
+        whole = sum(leak.bytes_a_step for leak in summary.leaks)
         return f"Grows with each step, {exact(whole)} a step; these lines made what stays:"
     if n >= 3:
         return f"Nothing grows: in {n:,d} steps no line left more with each than it freed of what was there."
-    return "Whether something grows from step to step is told of three steps or more." if n else ""
+    return "It takes three steps to see whether something grows from step to step." if n else ""
 
 
 def pool_name(key: tuple[Any, ...]) -> str:
@@ -117,15 +119,15 @@ def room_cells(room: Room) -> tuple[int, ...]:
 ROOM = ("reserved", "allocated", "pending", "free", "largest piece")
 
 
-def free(told: Summary) -> list[str]:
+def free(summary: Summary) -> list[str]:
     """How much lies free in segments at the end, and where the most is reserved."""
-    said = [_free("At the end", told.room_at_end)]
-    return said + ([_free("Where the most is reserved", told.room_at_peak)] if len(told.history) else [])
+    said = [_free("At the end", summary.room_at_end)]
+    return said + ([_free("Where the most is reserved", summary.room_at_peak)] if len(summary.history) else [])
 
 
 def _free(moment: str, room: Room) -> str:
     if not room.pieces:
-        return f"{moment}, nothing lies free in {short(room.reserved_bytes)} of segments."
+        return f"{moment}, nothing is free in {short(room.reserved_bytes)} of segments."
     pieces = ", ".join(short(n) for n in room.pieces[:MOST_PIECES]) + (", …" if len(room.pieces) > MOST_PIECES else "")
     n = len(room.pieces)
     return (
@@ -139,7 +141,7 @@ def failure(one: OutOfMemory, lines: Lines) -> list[str]:
     room, driver = one.room, "" if one.driver_bytes is None else f"the driver had {exact(one.driver_bytes)} left, and "
     said = [
         f"Out of memory at event {one.position:,d}: {exact(one.n_bytes)} were asked for, by {lines.short(one.place)} "
-        f"({one.made_by}); {driver}{exact(room.free_bytes)} lay free in segments, the largest piece "
+        f"({one.made_by}); {driver}{exact(room.free_bytes)} were free in segments, the largest piece "
         f"{exact(room.largest_bytes)}.",
     ]
     if room.free_bytes >= one.n_bytes > room.largest_bytes:
@@ -147,7 +149,7 @@ def failure(one: OutOfMemory, lines: Lines) -> list[str]:
     return said
 
 
-def rules(told: Summary) -> dict[str, str]:
+def rules(summary: Summary) -> dict[str, str]:
     """The rules by which the peak's categories were found."""
-    there = {group.name for group in told.by_category(told.at_peak)}
+    there = {group.name for group in summary.by_category(summary.at_peak)}
     return {one.name: one.rule for one in CATEGORIES if one.name in there}

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from every_byte.palette import assign
 from every_byte.report.render.markup import Html, element, joined, n_bytes, sentences, swatch, table
 from every_byte.report.render.page import document
+from every_byte.report.render.steps import steps_on_a_page
 
 from . import facts
 from .drawings import OverTime, segments_drawn
@@ -15,54 +16,55 @@ from .lines import Lines, percent
 from .stacks import readable
 from .summary import Summary
 
-MOST_LINES, MOST_MAKERS, MOST_LEAKS, MOST_STEPS, MOST_POOLS, MOST_LETTERS = 40, 6, 40, 60, 40, 160
+MOST_LINES, MOST_MAKERS, MOST_LEAKS, MOST_POOLS, MOST_LETTERS = 40, 6, 40, 40, 160
 _HEAD = ("allocations", "requested", "in blocks", "share")
 
 
-def html_of(told: Summary) -> str:
+def html_of(summary: Summary) -> str:
     """The whole page."""
-    over_time = OverTime(told)
+    over_time = OverTime(summary)
     names = list(over_time.columns)
-    content = element("main", *_Page(told, names).sections(over_time), class_="eb eb-report")
-    title = f"{readable(told.name)}: what a snapshot tells"
+    content = element("main", *_Page(summary, names).sections(over_time), class_="eb eb-report")
+    title = f"{readable(summary.name)}: what a snapshot tells"
     return document(title, assign(names), content, styles=("report.css", "snapshot.css"))
 
 
 class _Page:
     """The sections; `names` are the categories in the order of their numbers."""
 
-    def __init__(self, told: Summary, names: list[str]) -> None:
-        self._told, self._names, self._lines = told, names, Lines(told)
+    def __init__(self, summary: Summary, names: list[str]) -> None:
+        self._summary, self._names, self._lines = summary, names, Lines(summary)
 
     def sections(self, over_time: OverTime) -> Iterator[Html]:
-        told, has_history = self._told, len(self._told.history) > 0
+        summary, has_history = self._summary, len(self._summary.history) > 0
         yield self._head()
-        if told.out_of_memory:
-            said = (sentences(*facts.failure(one, self._lines)) for one in told.out_of_memory)
+        if summary.out_of_memory:
+            said = (sentences(*facts.failure(one, self._lines)) for one in summary.out_of_memory)
             yield _section("failed", "Where memory ran out", *said)
         if has_history:
-            yield _section("time", "Event by event", over_time.drawn(told))
-        if has_history and told.at_peak:
-            title = f"At the peak, {facts.when(told.peak_position)}"
-            yield _section("peak", title, self._by_category(told.at_peak), self._by_line(told.at_peak, MOST_MAKERS))
-        if told.at_end and told.peak_position != len(told.history):
-            yield _section("end", "At the end", self._by_line(told.at_end, 0))
+            yield _section("time", "Event by event", over_time.drawn(summary))
+        if has_history and summary.at_peak:
+            title = f"At the peak, {facts.when(summary.peak_position)}"
+            peak = summary.at_peak
+            yield _section("peak", title, self._by_category(peak), self._by_line(peak, MOST_MAKERS))
+        if summary.at_end and summary.peak_position != len(summary.history):
+            yield _section("end", "At the end", self._by_line(summary.at_end, 0))
         if has_history:
             yield _section("steps", "Step by step", *self._steps())
-        if told.history.segments:
-            yield _section("segments", "Segments, and what lies free in them", *self._segments())
-        if has_history and told.at_peak:
-            rules = (element("li", element("strong", name), f": {rule}") for name, rule in facts.rules(told).items())
+        if summary.history.segments:
+            yield _section("segments", "Segments, and what is free in them", *self._segments())
+        if has_history and summary.at_peak:
+            rules = (element("li", element("strong", name), f": {rule}") for name, rule in facts.rules(summary).items())
             yield _section(
                 "rules", "How this was found", sentences(facts.BY_RULES), element("ul", *rules), sentences(facts.BLOCKS)
             )
 
     def _head(self) -> Html:
-        what = facts.what_it_is(self._told)
-        named = [joined((element("dt", name), element("dd", fact))) for name, fact in facts.in_short(self._told)]
+        what = facts.what_it_is(self._summary)
+        named = [joined((element("dt", name), element("dd", fact))) for name, fact in facts.in_short(self._summary)]
         return element(
             "header",
-            element("h1", readable(self._told.name)),
+            element("h1", readable(self._summary.name)),
             element("p", f"A snapshot of a GPU's memory: {what}", class_="eb-ran"),
             element("dl", *named, class_="eb-facts"),
         )
@@ -71,12 +73,12 @@ class _Page:
         whole = _sum("total", live)
         rows = [
             _cells(joined((swatch(self._names.index(group.name) + 1), " ", group.name)), group, whole)
-            for group in self._told.by_category(live)
+            for group in self._summary.by_category(live)
         ]
         return table("By category", ["category", *_HEAD], [*rows, _cells("total", whole, whole)], numbers=4, foot=True)
 
     def _by_line(self, live: list[Allocation], n_makers: int) -> Html:
-        whole, rows, groups = _sum("total", live), [], self._told.by_line(live)
+        whole, rows, groups = _sum("total", live), [], self._summary.by_line(live)
         for group in groups[:MOST_LINES]:
             rows.append(_cells(element("code", _cut(self._lines.short(group.name))), group, whole))
             parts = group.parts if {part.name for part in group.parts} - {NO_STACK, NOT_SAID} else []
@@ -90,24 +92,19 @@ class _Page:
         return table(title, ["line", *_HEAD], rows, numbers=4)
 
     def _steps(self) -> Iterator[Html]:
-        told = self._told
-        rows = told.step_rows()
-        if not rows:
+        summary = self._summary
+        steps = summary.each_step()
+        if not steps:
             yield sentences(facts.NO_STEP)
             return
-        shown = [*rows[: MOST_STEPS // 2], *rows[-(MOST_STEPS // 2) :]] if len(rows) > MOST_STEPS else rows
-        left_out = f"; {len(rows) - len(shown):,d} in the middle are left out" if len(rows) > len(shown) else ""
-        names = "allocated_bytes", "max_allocated_bytes", "reserved_bytes", "max_reserved_bytes"
-        head = ["step", "allocated at its end", "at most within it", "reserved at its end", "at most within it "]
-        cells = [[f"{row['step']:,d}", *(n_bytes(row[name]) for name in names)] for row in shown]
-        yield table(f"Bytes of each step, found by {told.steps.found_by}{left_out}", head, cells, numbers=4)
-        yield sentences(facts.growth(told))
-        if told.leaks:
+        yield steps_on_a_page(f"Bytes of each step, found by {summary.steps.found_by}", steps)
+        yield sentences(facts.growth(summary))
+        if summary.leaks:
             yield self._leaks()
             yield sentences(facts.WHO_KEEPS)
 
     def _leaks(self) -> Html:
-        leaks = self._told.leaks
+        leaks = self._summary.leaks
         rows = [
             [element("code", _cut(self._lines.short(leak.place))), _cut(leak.made_by), f"{leak.n_steps:,d}",
              n_bytes(leak.bytes_a_step)]
@@ -118,8 +115,8 @@ class _Page:
         return table("What grows", ["line", "made by", "steps", "bytes a step"], rows, numbers=2)
 
     def _segments(self) -> Iterator[Html]:
-        segments = self._told.history.segments
-        yield sentences(*facts.free(self._told))
+        segments = self._summary.history.segments
+        yield sentences(*facts.free(self._summary))
         yield segments_drawn(segments)
         rows = [
             [facts.pool_name(key), str(key[2]), f"{len(those):,d}", *map(n_bytes, facts.room_cells(room_at_end(those)))]

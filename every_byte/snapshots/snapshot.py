@@ -24,6 +24,7 @@ def read_snapshot(path: str | Path, device: int | None = None, *, most_mib: int 
 
     Unit:   bytes.
     Raises: ValueError for a file that is no snapshot, is too large, or has no such device; OSError for none to read.
+    Example: print(read_snapshot("snapshot.pickle"))
     """
-    told = summary_of(opened(Path(path), most_mib), Path(path).name, device)
-    return Snapshot(told.name, told.history, told.settings, told.events_by_device)
+    summary = summary_of(opened(Path(path), most_mib), Path(path).name, device)
+    return Snapshot(summary.name, summary.history, summary.settings, summary.events_by_device)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from every_byte.report.steps import Step
 from every_byte.rounding import round_size
 
 from .categories import CATEGORIES, Categories
@@ -137,17 +138,18 @@ class Summary:
         groups = {group.name: group for group in grouped(live, lambda e: categories.of(e).name, maker_of_allocation)}
         return [groups[one.name] for one in CATEGORIES if one.name in groups]
 
-    def step_rows(self) -> list[dict[str, Any]]:
-        """Each step: its events, what is allocated and reserved at its end and at most within it."""
+    def each_step(self) -> list[Step]:
+        """What is allocated and reserved at the end of each step and at most within it."""
         return [
-            {
-                "step": span.number,
-                "events": [span.begin, span.end],
-                "allocated_bytes": self.totals[span.end],
-                "max_allocated_bytes": max(self.totals[span.begin : span.end + 1]),
-                "reserved_bytes": self.reserved[span.end],
-                "max_reserved_bytes": max(self.reserved[span.begin : span.end + 1]),
-            }
+            Step(
+                number=span.number,
+                begin=span.begin,
+                end=span.end,
+                allocated_bytes=self.totals[span.end],
+                max_allocated_bytes=max(self.totals[span.begin : span.end + 1]),
+                reserved_bytes=self.reserved[span.end],
+                max_reserved_bytes=max(self.reserved[span.begin : span.end + 1]),
+            )
             for span in self.steps.spans
         ]
 
@@ -170,7 +172,17 @@ class Summary:
             "end": self._instant(self.at_end, len(history)),
             "categories": {one.name: one.rule for one in CATEGORIES},
             "steps_found_by": self.steps.found_by,
-            "steps": self.step_rows(),
+            "steps": [
+                {
+                    "step": step.number,
+                    "events": [step.begin, step.end],
+                    "allocated_bytes": step.allocated_bytes,
+                    "max_allocated_bytes": step.max_allocated_bytes,
+                    "reserved_bytes": step.reserved_bytes,
+                    "max_reserved_bytes": step.max_reserved_bytes,
+                }
+                for step in self.each_step()
+            ],
             "growing": [leak.to_json() for leak in self.leaks],
             "segments": {
                 "end": self.room_at_end.to_json(),

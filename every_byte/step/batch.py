@@ -50,12 +50,18 @@ class Sized:
 
 
 def tokens(*sizes: str | int, below: str | int) -> Sized:
-    """Token numbers, int64, from 0 and below a vocabulary's size: `tokens("b", "s", below=50257)`."""
+    """Token numbers, int64, from 0 and below a vocabulary's size; sizes are numbers or letters.
+
+    Example: tokens("b", "s", below=50257)
+    """
     return Sized(sizes, torch.int64, below)
 
 
 def numbers(*sizes: str | int, dtype: torch.dtype = torch.float32) -> Sized:
-    """Floating-point numbers, as images: `numbers("b", 3, 224, 224)`."""
+    """Floating-point numbers, as images; sizes are numbers or letters.
+
+    Example: numbers("b", 3, 224, 224)
+    """
     return Sized(sizes, dtype)
 
 

@@ -95,7 +95,7 @@ class Training:
         """What the program is at: before its first step, or in which of how many."""
         if self._has_begun:
             return f"step {self.n_steps + 1}" + f" of {self._limit}" * bool(self._limit)
-        return f"behind step {self.n_steps}" if self.n_steps else "before the first step"
+        return f"after step {self.n_steps}" if self.n_steps else "before the first step"
 
     def _enter_forward(self, module: torch.nn.Module, _args: tuple[Any, ...]) -> None:
         if not torch.compiler.is_compiling():  # hooks are compiled into a model's graph: this must leave nothing there

@@ -19,8 +19,8 @@ from every_byte.step.training import Training
 
 from . import batch as batches
 from .indices import watched_indices
+from .initialization import without_initialization
 from .letters import arguments, called_with, of_letters, with_numbers
-from .undrawn import undrawn
 
 AS_IT_IS = "as it is"
 PRECISIONS = {
@@ -111,7 +111,7 @@ class TrainingStep:
         start, ended, exit_code = time.perf_counter(), f"{n_steps} steps were run", 0
         model = self._model()
         with SimulatedGPU(gpu, cuda=True, settings=settings) as simulated, _reported():
-            simulated.trace.calls = {} if notes_calls else None
+            simulated.trace.notes.calls = {} if notes_calls else None
             with watched_indices(model), Training(simulated) as training:
                 try:
                     self._train(model, n_steps, lambda: simulated.trace.mark(END_OF_FORWARD))
@@ -150,7 +150,7 @@ class TrainingStep:
         return loss
 
     def _model(self) -> nn.Module:
-        with _repeatable(), undrawn():
+        with _repeatable(), without_initialization():
             model: nn.Module = called_with(self.make, self.letters)
         return model if model.training else model.train()  # parts that were set to evaluate stay so
 
@@ -200,7 +200,7 @@ class TrainingStep:
 
     def _given(self, device: str | torch.device) -> Any:
         """A batch and its targets, on a device; what is computed with is drawn."""
-        with nullcontext() if torch.device(device).type == "cpu" else undrawn():
+        with nullcontext() if torch.device(device).type == "cpu" else without_initialization():
             given = (
                 self._in_weights_type(self.batch),
                 self.targets,

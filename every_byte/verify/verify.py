@@ -1,9 +1,9 @@
-"""`every-byte verify`: runs every recorded case under the PyTorch that is here, and says what agrees to the byte.
+"""`every-byte verify`: runs every recorded case under the installed PyTorch, and reports which agree to the byte.
 
-every-byte verify                       all cases, in a clone: some ten minutes
+every-byte verify                       all cases, in a clone; about ten minutes
 every-byte verify 'gpt2_tiny_*'         some of them
-every-byte verify --against 2.13        with another version's recordings than those of the version that is here
-every-byte verify --cards t4,l40s       all cases that were recorded on these cards, not each on those that it names
+every-byte verify --against 2.13        compare with the recordings of another version than the installed one
+every-byte verify --cards t4,l40s       all cases recorded on these cards, instead of each case on its own cards
 """
 
 import argparse
@@ -176,11 +176,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="every-byte verify", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("names", nargs="*", help="names of cases, with * and ?; default: all")
-    parser.add_argument("--against", default="", metavar="VERSION", help="the recordings of this version of PyTorch")
-    parser.add_argument("--cards", default="", help="run what was recorded on these cards, whichever the cases name")
-    parser.add_argument("--reference", type=Path, default=REFERENCE, help="the folder of the cases and recordings")
     parser.add_argument(
-        "--jobs", type=int, default=os.cpu_count() or 1, help="how many processes (default: %(default)s)"
+        "--against", default="", metavar="VERSION", help="compare with the recordings of this PyTorch version"
+    )
+    parser.add_argument("--cards", default="", help="run what was recorded on these cards, whatever cards a case names")
+    parser.add_argument("--reference", type=Path, default=REFERENCE, help="the folder with the cases and recordings")
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, help="the number of processes (default: %(default)s)"
     )
     options = parser.parse_args(argv)
     try:

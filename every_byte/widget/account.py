@@ -109,7 +109,7 @@ def said_of(answer: Answer, judge: ChoiceControl | None, option: str, *more: str
 
     `option` is that of the choice that judges, if there is one.
     """
-    beside = f"; beside it: {answer['beside']['badge']}" if answer["beside"] else ""
+    beside = f"; next to it: {answer['beside']['badge']}" if answer["beside"] else ""
     sentences: list[str] = [answer["error"] or f"{answer['badge']}{beside}"]
     if fit := (answer["fit_with"] or {}).get(option, answer["fit"]):
         sentences += [f"{fit['headline']}.", fit["reasons"]]

@@ -148,7 +148,7 @@ def beside_its_simulation(account: Callable[[dict[str, Any]], Account]) -> Calla
                 with simulated_with(followed):
                     beside = account(asked | {"gpu": spec_of(LIVE)})
             except Exception as error:  # a simulation that fails is no reason to hide what was measured
-                remarks.append(f"There is no simulation beside it: {sentence(error)}")
+                remarks.append(f"There is no simulation of it: {sentence(error)}")
                 release(error)
         return replace(measured, remark=" ".join(filter(None, remarks)), beside=beside)
 

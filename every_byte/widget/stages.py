@@ -107,7 +107,7 @@ def terms_by_stage(terms: Terms) -> dict[str, Mapping[str, int]]:
         return {UNNAMED: without}
     if without:
         name, item = next(iter(without.items()))
-        raise TypeError(f"terms must be all in stages or none: got terms[{name!r}]={item!r} beside stages.")
+        raise TypeError(f"terms must be all in stages or none: got terms[{name!r}]={item!r} next to stages.")
     return stages
 
 

@@ -2,10 +2,9 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from html import escape
 
 from every_byte.formula.formula import Formula, Term
-from every_byte.tables import html_table, text_table
+from every_byte.tables import ShownAsTable, Table
 from every_byte.units import exact
 
 from .stages import UNNAMED, word
@@ -15,7 +14,7 @@ _INDENT = "\N{NO-BREAK SPACE}" * 2
 
 
 @dataclass(frozen=True, repr=False)
-class SettingTable:
+class SettingTable(ShownAsTable):
     """Predicted and accounted bytes of each term, by stage. `said` is the account's origin, or why there is none.
 
     Counts: a term that only one side knows keeps its row, with a dash on the other side; so does a size that these
@@ -33,7 +32,7 @@ class SettingTable:
     parts: bool = False
     beyond: tuple[str, ...] = ()
 
-    def _table(self) -> tuple[list[str], list[list[str]]]:
+    def _table(self) -> Table:
         rows: list[list[str]] = []
         sums: list[list[int | None]] = []
         for stage, formula in self.formulas.items():
@@ -44,7 +43,8 @@ class SettingTable:
         if self.parts:
             rows.append(_row("total", "", *(_sum(column) for column in zip(*sums, strict=True))))
         first = "term" if UNNAMED in self.formulas else f"{word(self.parts)}, term"
-        return [first, "formula", "predicted", *(self.accounts or ["accounted"]), "difference"], rows
+        head = [first, "formula", "predicted", *(self.accounts or ["accounted"]), "difference"]
+        return Table(self.title, head, rows, numbers=2 + max(1, len(self.accounts)))
 
     def _rows(self, stage: str, formula: Formula) -> tuple[list[list[str]], list[int | None]]:
         """The rows of its terms, and of all of them together the predicted and the accounted bytes."""
@@ -59,15 +59,8 @@ class SettingTable:
         all_accounted: list[int | None] = [sum(terms.values()) for terms in accounted]
         return rows, [_sum(predicted.values()), *(all_accounted or [None])]
 
-    @property
-    def _numbers(self) -> int:
-        return 2 + max(1, len(self.accounts))
-
-    def __repr__(self) -> str:
-        return f"{text_table(self.title, *self._table(), numbers=self._numbers)}\n{self.said}"
-
-    def _repr_html_(self) -> str:
-        return f"{html_table(self.title, *self._table(), numbers=self._numbers)}<p>{escape(self.said)}</p>"
+    def _note(self) -> str:
+        return self.said
 
 
 def _sum(column: Iterable[int | None]) -> int | None:

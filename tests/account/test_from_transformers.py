@@ -26,6 +26,7 @@ def test_a_llama_in_letters_has_its_parameters():
     assert found.ledger.parts["parameters"] == sum(p.nbytes for p in model.parameters())
 
 
+@pytest.mark.long
 def test_a_setting_that_the_model_reads_and_its_configuration_has_no_default_for():
     """T5 shifts its labels to the right, and asks the configuration what they then begin with."""
     make = hugging_face("T5ForConditionalGeneration", decoder_start_token_id=3, **SMALL_T5)

@@ -166,7 +166,7 @@ def test_a_step_is_read_on_an_open_gpu():
 def test_what_the_report_names_is_not_warned_of():
     """pytest makes an error of a warning: cuDNN's workspace is in the report, and in no warning."""
     found = account(nn.Conv2d(3, 8, 3), numbers("b", 3, 16, 16), loss=squares, b=2)
-    assert any("cuDNN" in name for name in found.report.trace.unmodelled)
+    assert any("cuDNN" in name for name in found.report.trace.notes.unmodelled)
     assert "cuDNN's workspaces are not modelled" in repr(found)
 
 
@@ -200,6 +200,7 @@ def test_parts_that_are_set_to_evaluate_stay_so_unless_all_are():
     assert account(model, numbers("b", 64), loss=squares, b=100).requested_bytes == trained
 
 
+@pytest.mark.long
 def test_targets_go_to_the_loss_alone():
     def of(gpu, targets, loss):
         model = nn.Sequential(nn.Linear(784, 300), nn.ReLU(), nn.Linear(300, 10))

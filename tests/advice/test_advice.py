@@ -94,11 +94,13 @@ def test_it_says_what_fits_at_most(encoder):
     assert "simulated: b=" in repr(advice)
 
 
+@pytest.mark.long
 def test_nothing_is_wanted_of_what_fits(found):
     fitting = replace(found, plain=replace(found.plain, fits=True))
     assert repr(fitting).split("\n\n")[1] == "It fits in 24 MiB as it is."
 
 
+@pytest.mark.long
 def test_none_fits(found):
     none = replace(found, runs=tuple(replace(ran, fits=False) for ran in found.runs))
     assert none.best is None
@@ -106,6 +108,7 @@ def test_none_fits(found):
     assert f"has {none.lowest.name}." in repr(none)
 
 
+@pytest.mark.long
 def test_what_keeps_the_numbers_is_recommended_first(found):
     half = next(ran for ran in found.runs if ran.name == "all in bfloat16")
     exact = found.of("checkpoint, 4 regions")

@@ -78,6 +78,7 @@ def of_an_mlp(**changed):
     return account(mlp, numbers("b", "d"), **how)
 
 
+@pytest.mark.long
 def test_it_fits_on_a_card_of_its_size_and_the_next_one_does_not():
     t4 = find_spec("t4-16gb")
     found = of_an_mlp(gpu=replace(t4, total_bytes=t4.context_bytes + (400 << 20)))
@@ -87,6 +88,7 @@ def test_it_fits_on_a_card_of_its_size_and_the_next_one_does_not():
     assert not found.at(b=most.next_value).report.fits.own.fits
 
 
+@pytest.mark.long
 def test_micro_batches_divide_it():
     step = of_an_mlp().step
     bench = bench_of("t4-16gb", 2, "", "300MiB")
@@ -109,6 +111,7 @@ def test_positions_beyond_the_last_do_not_run():
     assert (found.value, found.reason) == (50, "positions has 50 rows, and is asked for row 50")
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no process can fork here")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])

@@ -68,6 +68,7 @@ def nanogpt():
     return Wrapped()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("step", "path"),
     [
@@ -128,7 +129,7 @@ def of_named_width(output, batch):
         (step_of(summed), "its cross entropy is not the plain mean over rows of the head's logits"),
         (step_of(lambda o, x: F.cross_entropy(o.flatten(0, 1), x[0].flatten(), reduce=True)), "not the plain mean"),
         (step_of(weighted), "the loss is not a cross entropy"),
-        (step_of(after=lambda logits: logits.tanh()), "between the head and the cross entropy lies Tanh"),
+        (step_of(after=lambda logits: logits.tanh()), "between the head and the cross entropy is Tanh"),
         (step_of(of_named_width), "its code says how wide the logits are"),
     ],
 )

@@ -27,6 +27,7 @@ def step_of(batch, optimizer="AdamW", **letters: int) -> TrainingStep:
     return TrainingStep(mlp, batch, lambda out, _: out.square().mean(), optimizer, letters=letters)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("optimizer", sorted({*OPTIMIZERS} - {"none"}))
 def test_the_lines_of_a_step_in_backward_peak_as_what_was_run(optimizer):
     step = step_of(numbers("b", 64), optimizer, b=8)

@@ -30,6 +30,7 @@ def test_all_models_are_recorded_and_remedies_of_each_kind():
         assert any("selective" in item for item in items)
 
 
+@pytest.mark.long
 @pytest.mark.sampled(6, slow=True)
 @pytest.mark.parametrize(("model", "item"), ITEMS)
 @pytest.mark.filterwarnings("ignore:aten..cudnn_batch_norm:UserWarning", "ignore:aten..convolution:UserWarning")

@@ -37,6 +37,7 @@ def test_layers_of_other_sizes_are_recorded_apart():
     assert [one.paths for one in recorded_regions(step, A100)] == [("0",), ("1",)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("precision", ["float32", "autocast", "bfloat16"])
 def test_what_runs_again_is_what_the_plan_leaves(precision):
     step = encoder(precision=precision)

@@ -69,6 +69,7 @@ def trained(step: TrainingStep, n_steps: int) -> list[torch.Tensor]:
 EXACT = "checkpoint, 4 regions", "checkpoint, every second region", "selective checkpoint, 25% kept", "step in backward"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", EXACT)
 def test_the_numbers_are_the_same_bit_for_bit_with_dropout(name):
     step = step_of(dropout=True)
@@ -81,6 +82,7 @@ def test_the_numbers_are_the_same_bit_for_bit_with_dropout(name):
     assert all(torch.equal(one, other) for one, other in zip(trained(changed, n_steps), plain, strict=True))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "n_steps"),
     [("2 micro-batches", 0), ("4 micro-batches", 0), ("loss in 8 chunks", 0), ("AdamW, fused", 3), ("AdamW, loop", 3)],

@@ -211,7 +211,7 @@ class Trial:
         page.keyboard.insert_text(STILL_THERE)
         page.keyboard.press("Control+Enter")
         answer = cell.locator(".jp-OutputArea-output").get_by_text("allocated:")
-        answer.wait_for(timeout=60_000)
+        answer.wait_for()
         said = answer.inner_text().strip()
         print(f"  the kernel, at the end: {said}")
         if said != "allocated: 0 recording: False":

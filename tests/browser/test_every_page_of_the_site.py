@@ -9,7 +9,7 @@ from site_pages import CHAPTERS, FILES, NOTE_REFUSED, book_pages, chapter_page, 
 from book.extensions.folds import WORDS as FOLDS
 from tools.site import HTML
 
-pytestmark = [pytest.mark.usefixtures("site"), pytest.mark.sampled(1)]
+pytestmark = pytest.mark.usefixtures("site")
 
 WIDE = {"width": 1280, "height": 900}
 NARROW = {"a phone": {"width": 360, "height": 740}, "1280 pixels at 200%": {"width": 640, "height": 450}}
@@ -32,7 +32,7 @@ LOOK = """() => {
     stored: all(".eb-stored table").length,
     drawnBy: typeof everyByte === "undefined" ? "" : typeof everyByte.explorer,
     folds: all("details.hide summary").map((item) => item.innerText),
-    pdf: all("a[href$='.pdf']").map((one) => one.getAttribute("href")),
+    pdf: all("a[href$='.pdf']:not([href^=http])").map((one) => one.getAttribute("href")),
   };
 }"""
 

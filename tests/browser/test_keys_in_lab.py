@@ -12,7 +12,7 @@ def test_a_slider_saves_with_ctrl_s_and_keeps_its_arrows(explorer):
         assert page.locator(DIRTY).count() == (saved == 0)  # it was run, and not saved
         explorer.control("b").focus()
         page.keyboard.press("Control+s")
-        page.wait_for_selector(DIRTY, state="detached", timeout=10_000)
+        page.wait_for_selector(DIRTY, state="detached")
         for key, change in (("ArrowRight", 1), ("ArrowLeft", -1), ("ArrowDown", -1), ("ArrowUp", 1)):
             before = explorer.value["b"]
             page.keyboard.press(key)
@@ -36,4 +36,4 @@ def test_in_a_field_ctrl_z_undoes_nothing_of_the_cells_and_ctrl_s_saves(explorer
     page.keyboard.press("Control+z")  # JupyterLab lets no field undo; but it must not undo in the cell instead
     assert editor.inner_text() == written
     page.keyboard.press("Control+s")
-    page.wait_for_selector(DIRTY, state="detached", timeout=10_000)
+    page.wait_for_selector(DIRTY, state="detached")

@@ -60,7 +60,7 @@ def test_a_stored_result_waits_for_the_guess_and_the_guess_is_kept(opened):
     said = (
         "You predicted 2 of 2 figures of this chapter: 0 exactly, 0 within 10%, 1 further off, 1 of 1 in words right."
     )
-    tally.filter(has_text=said).wait_for(timeout=5_000)
+    tally.filter(has_text=said).wait_for()
     opened.reload()
     opened.wait_for_selector(".eb-predict", timeout=START_SECONDS * 1000)
     assert [one.input_value() for one in opened.locator(".eb-predict input").all()] == ["4 bytes", "blocks of 512"]
@@ -75,7 +75,7 @@ def test_a_run_shows_the_result_and_compares_and_the_file_stays_as_it_was(opened
     opened.get_by_text("| Idle").wait_for(timeout=START_SECONDS * 1000)
     opened.locator(".jp-CodeCell .cm-content").first.click()
     opened.keyboard.press("Shift+Enter")
-    opened.locator(".eb-verdict").first.filter(has_text="exactly").wait_for(timeout=30_000)
+    opened.locator(".eb-verdict").first.filter(has_text="exactly").wait_for()
     assert opened.locator(".jp-CodeCell .jp-OutputArea-output").first.is_visible()
 
 
@@ -113,7 +113,7 @@ def test_the_button_shows_a_result_and_compares_all_that_was_said_of_it_also_aft
         page.locator(".eb-predict input").first.fill("9")
         page.locator(".jp-CodeCell .cm-content").first.click()
         page.keyboard.press("Shift+Enter")
-        page.locator(".eb-verdict").first.filter(has_text="it is 512").wait_for(timeout=30_000)
+        page.locator(".eb-verdict").first.filter(has_text="it is 512").wait_for()
 
 
 def test_keys_in_a_field_are_the_field_s(opened):

@@ -34,15 +34,15 @@ def test_a_predicted_result_waits_for_the_guess_which_is_compared_and_kept():
         assert page.locator("[data-asked]:visible").count() == 0
         assert page.locator(".eb-tally:visible").count() == 0
         field = page.locator(".eb-predict").first.locator("input")
-        field.fill("4 bytes")
+        field.fill("12 GiB")
         field.press("Enter")
         assert outputs.locator("visible=true").count() == n_shown + 1
-        assert page.locator(".eb-verdict").first.inner_text() == "it is 512: 128 times what you said"
+        assert page.locator(".eb-verdict").first.inner_text() == "it is 15.14 GiB: off by 3.14, 21%"
         assert page.locator(".eb-tally").inner_text().startswith("You predicted 1 of ")
         page = seen.open(chapter_page(CHAPTERS[0]))
-        assert page.locator(".eb-predict input").first.input_value() == "4 bytes"
+        assert page.locator(".eb-predict input").first.input_value() == "12 GiB"
         page.get_by_role("button", name="Show the result").first.click()
-        assert page.locator(".eb-verdict").first.inner_text() == "it is 512: 128 times what you said"
+        assert page.locator(".eb-verdict").first.inner_text() == "it is 15.14 GiB: off by 3.14, 21%"
 
 
 def test_results_wait_all_show_all_wait_and_again_as_a_reader_says():

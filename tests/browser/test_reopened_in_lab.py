@@ -6,6 +6,7 @@ import nbformat
 import pytest
 from lab import START_SECONDS, asked, lab_server, run_notebook
 from places import ROOT
+from playwright.sync_api import expect
 
 from tools.chromium import chromium
 from tools.lab_contents import LIVE
@@ -61,7 +62,7 @@ def test_with_its_kernel_the_explorer_is_alive_again(lab):
     page, address, token, _ = lab
     opened_again(page, address, token)
     page.locator(".jp-NotebookPanel .eb").wait_for(timeout=START_SECONDS * 1000)
-    assert page.locator(".jp-NotebookPanel .widget-slider").count() == 1
+    expect(page.locator(".jp-NotebookPanel .widget-slider")).to_have_count(1, timeout=START_SECONDS * 1000)
 
 
 def test_without_a_kernel_a_table_and_a_sentence(lab):
@@ -106,7 +107,7 @@ def test_a_chapter_that_is_only_read_and_saved_is_the_file_that_it_was(lab, chap
     start_no_kernel(page)
     opened_again(page, address, token, chapter.name)
     page.get_by_role("dialog").get_by_role("button", name="Ok").click()  # JupyterLab has said that no kernel starts
-    page.wait_for_function("() => !document.querySelector('.lm-TabBar-tab.jp-mod-dirty')", timeout=5000)
+    page.wait_for_function("() => !document.querySelector('.lm-TabBar-tab.jp-mod-dirty')", timeout=START_SECONDS * 1000)
     page.wait_for_timeout(500)
     assert page.locator(".lm-TabBar-tab.jp-mod-dirty").count() == 0
     before = copy.stat().st_mtime_ns

@@ -1,4 +1,4 @@
-"""The first chapter in JupyterLab: its cells run, and the reader's own slider shows the bytes that Python counts."""
+"""Chapter 0b in JupyterLab: its cells run, and the reader's own slider shows the bytes that Python counts."""
 
 import re
 
@@ -8,7 +8,7 @@ from places import ROOT
 from utils import SimulatedGPU
 from utils.experiments.first_programs import tensor_of
 
-NOTEBOOK = ROOT / "chapters" / "00_start_here.ipynb"
+NOTEBOOK = ROOT / "chapters" / "00b_who_holds_it.ipynb"
 FIRST, STEP = 13_312, 256  # KiB: where the slider starts, and what a key adds
 
 
@@ -42,11 +42,11 @@ def test_keys_move_the_slider_and_the_bytes_follow(page):
         if key:
             page.keyboard.press(key)
         n_kib += change
-        label.filter(has_text=exactly(bill(n_kib))).wait_for(timeout=20_000)
+        label.filter(has_text=exactly(bill(n_kib))).wait_for()
         said.add(bill(n_kib))
     assert len(said) == 3
     page.keyboard.press("Home")
-    label.filter(has_text=exactly(bill(STEP))).wait_for(timeout=20_000)
+    label.filter(has_text=exactly(bill(STEP))).wait_for()
 
 
 def exactly(text: str) -> re.Pattern:

@@ -26,13 +26,17 @@ glossary_unlinked_in = {conf.glossary_unlinked_in}
 # Where a word is linked that is used there in another sense, name it in book/conf.py: glossary_unlinked, or ..._in.
 LINKED = {
     "00_start_here": """
-        CUDA-context autograd caching-allocator driver expandable-segment explorer fused optimizer-state owner peak pool
-        segment simulated-GPU slack storage temporary trace view workspace
+        CUDA-context caching-allocator driver fused logits optimizer-state owner peak pool segment simulated-GPU slack
+        storage temporary view
+    """,
+    "00b_who_holds_it": """
+        autograd driver expandable-segment explorer optimizer-state peak pool reserved-bytes saved-tensor segment
+        simulated-GPU slack storage trace view workspace
     """,
     "01_what_backward_needs": """
         adapter allocated-bytes autograd bucket closed-form explorer foreach frozen fused gradient-accumulation
-        in-place-operation node optimizer-state peak requested-bytes saved-tensor simulated-GPU slot temporary trace
-        view workspace
+        in-place-operation node optimizer-state peak requested-bytes saved-tensor segment simulated-GPU slot temporary
+        trace view workspace
     """,
     "02_mlp_memory": """
         CUDA-context autograd caching-allocator driver explorer fragmentation frozen fused in-place-operation node
@@ -40,31 +44,31 @@ LINKED = {
     """,
     "03_activations_from_outputs": """
         autocast autograd autonomous-equation causal-mask explorer flash-attention fused in-place-operation peak
-        random-state saved-tensor simulated-GPU storage transformer-block view workspace
+        random-state saved-tensor segment simulated-GPU storage transformer-block view workspace
     """,
     "04_every_byte_of_nanogpt": """
-        CUDA-context allocated-bytes attention-scores autocast autograd best-fit bucket buffer caching-allocator
-        causal-mask closed-form driver explorer flash-attention foreach fused gradient-accumulation ledger logits owner
-        peak random-state rank requested-bytes reserved-bytes residual-stream segment selector slack snapshot temporary
-        trace transformer-block view workspace
+        CUDA-context allocated-bytes attention-scores autocast autograd best-fit bucket buffer causal-mask
+        checkpointing closed-form driver expandable-segment explorer flash-attention foreach fused gradient-accumulation
+        ledger logits optimizer-state owner peak random-state rank requested-bytes reserved-bytes residual-stream
+        segment selector slack snapshot trace transformer-block view workspace
     """,
     "05_checkpointing": """
         autocast autograd causal-mask checkpointing closed-form dropout-mask explorer flash-attention frozen fused
-        gradient-accumulation logits min-cut-partitioner node optimizer-state peak policy random-state recomputation
-        region selective-activation-checkpointing simulated-GPU storage transformer-block view
+        gradient-accumulation logits min-cut-partitioner node optimizer-state peak policy random-state rank
+        recomputation region selective-activation-checkpointing simulated-GPU storage transformer-block view
     """,
     "06_many_gpus": """
         all-gather all-reduce autocast autograd bucket buffer causal-mask closed-form data-parallelism
         explorer logits optimizer-state peak rank recomputation reduce-scatter region resharding residual-stream segment
-        sequence-parallelism tensor-parallelism transformer-block view
+        sequence-parallelism simulated-GPU tensor-parallelism transformer-block view
     """,
     "07_does_not_fit": """
-        CUDA-context adapter autocast autograd bucket buffer closed-form explorer flash-attention foreach fragmentation
-        frozen fused ledger logits offload optimizer-state peak rank residual-stream segment snapshot
+        CUDA-context adapter autocast autograd bucket buffer explorer flash-attention foreach fragmentation frozen fused
+        ledger logits offload optimizer-state peak rank residual-stream segment simulated-GPU snapshot storage
     """,
     "08_your_own": """
-        autocast autograd driver foreach fused ledger logits owner peak saved-tensor segment simulated-GPU slot snapshot
-        workspace
+        autocast autograd driver expandable-segment foreach fused ledger logits optimizer-state owner peak
+        requested-bytes saved-tensor segment simulated-GPU slot snapshot transformer-block workspace
     """,
 }
 
@@ -93,6 +97,8 @@ def terms() -> set[str]:
     return set(re.findall(r"^(?! )(.+)$", inside, re.MULTILINE))
 
 
+@pytest.mark.long
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
 def test_each_chapter_links_the_words_that_were_looked_at(app, path):
     linked = [address.partition("#term-")[2] for _, address in links(app, f"chapters/{path.stem}", "term")]

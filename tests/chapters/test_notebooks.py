@@ -17,6 +17,7 @@ def test_there_are_chapters():
     assert CHAPTERS
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("rule", rules.RULES, ids=lambda rule: rule.__name__)
 @pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda path: path.stem)
 def test_chapter(chapter, rule):
@@ -65,7 +66,7 @@ So.
 
 </details>
 
-**Time:** 30 minutes, and 35 for the exercises. **Needs a GPU:** no.
+**Time:** 25 minutes, and 35 for the exercises. **Needs a GPU:** no.
 
 **Short path:** section 1.
 
@@ -196,13 +197,13 @@ BREAKS = [
     ("the_length", sets("story", source="$x$ `a`\n```\n" + "word " * 3_000 + "\n```"), "words of its own: got"),
     (
         "the_length",
-        sets("opening", source=OPENING.replace("30 min", "25 min")),
-        "must say **Time:** 30 minutes, and 35",
+        sets("opening", source=OPENING.replace("25 min", "30 min")),
+        "must say **Time:** 25 minutes, and 35",
     ),
     ("the_order", sets("opening", source="Hello: 5 minutes, no GPU"), "begin with the title"),
     ("the_order", sets("opening", source=OPENING.replace("9. ", "")), "the opening must have: # N. Title"),
     ("the_order", sets("opening", source=OPENING.replace(".** What", "** What")), "must have: **The question.**"),
-    ("the_order", sets("opening", source=OPENING.replace("30 min", "thirty min")), "must have: **Time:** N minutes"),
+    ("the_order", sets("opening", source=OPENING.replace("25 min", "thirty min")), "must have: **Time:** N minutes"),
     ("the_order", sets("opening", source=OPENING.replace("GPU", "card")), "must have: **Needs a GPU:**"),
     ("the_order", sets("opening", source=OPENING.replace("**Why it", "**It")), "must have: **Why it matters.**"),
     ("the_order", sets("opening", source=OPENING.replace("details", "div")), "must have: its answer, folded"),

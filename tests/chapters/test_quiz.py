@@ -16,7 +16,7 @@ QUIZ = ROOT / "book" / "quiz.ipynb"
 NOTEBOOK = nbformat.reads(QUIZ.read_text(encoding="utf-8"), as_version=nbformat.NO_CONVERT)
 CELLS = NOTEBOOK.cells
 QUESTIONS = [(cell, behind) for cell, behind in zip(CELLS, CELLS[1:], strict=False) if "### Question" in cell.source]
-N_CHAPTERS = len(list((ROOT / "chapters").glob("*.ipynb")))
+N_CHAPTERS = len({path.name[:2] for path in (ROOT / "chapters").glob("*.ipynb")})  # 0 and 0b are one here
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,6 @@ def test_there_are_two_questions_for_each_chapter_in_their_order():
     assert found == wanted
 
 
-@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("question", "answer"), QUESTIONS, ids=[answer.id for _, answer in QUESTIONS])
 def test_an_answer_is_folded_says_why_and_is_computed(question, answer):
     assert answer.cell_type == "code"
@@ -54,7 +53,6 @@ def test_an_answer_is_folded_says_why_and_is_computed(question, answer):
     assert question.source.rstrip().endswith("?")
 
 
-@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("name", "answer"),
     [

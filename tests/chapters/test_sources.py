@@ -14,7 +14,8 @@ from places import CHAPTERS
 
 LESSONS = {"A": 10, "B": 8, "C": 7, "D": 10, "E": 6}
 
-START, BACKWARD, MLP = "00_start_here", "01_what_backward_needs", "02_mlp_memory"
+START, HOLDS = "00_start_here", "00b_who_holds_it"
+BACKWARD, MLP = "01_what_backward_needs", "02_mlp_memory"
 OUTPUTS, NANOGPT = "03_activations_from_outputs", "04_every_byte_of_nanogpt"
 CHECKPOINTING, MANY = "05_checkpointing", "06_many_gpus"
 TAUGHT = {
@@ -23,8 +24,8 @@ TAUGHT = {
     "A3": (MLP, "What backward asks for"),
     "A4": (OUTPUTS, "An equation in which x does not appear"),
     "A5": (OUTPUTS, "What PyTorch's own table says"),
-    "A6": (START, "The two contexts"),
-    "A7": (START, "The two contexts"),
+    "A6": (HOLDS, "The two contexts"),
+    "A7": (HOLDS, "The two contexts"),
     "A8": (MLP, "What PyTorch really keeps"),
     "A9": (OUTPUTS, "The whole block, to the last 16 bytes"),
     "A10": (NANOGPT, "The missing 262,184,964 bytes"),
@@ -51,7 +52,7 @@ TAUGHT = {
     "D6": (NANOGPT, "The formula that says 12 GiB"),
     "D7": (NANOGPT, "The peak"),
     "D8": (NANOGPT, "Reading a snapshot"),
-    "D9": (START, "The cuBLAS workspace"),
+    "D9": (HOLDS, "The cuBLAS workspace"),
     "D10": (MANY, "Who holds the states"),
     "E1": (CHECKPOINTING, "The curve, and where it peaks"),
     "E2": (CHECKPOINTING, "The speed–memory diagram"),

@@ -28,6 +28,7 @@ def diff(tmp_path_factory):
     runs.close()
 
 
+@pytest.mark.long
 @pytest.mark.sampled(3, slow=True)
 @pytest.mark.parametrize("name", PROGRAM_OF)
 def test_the_same_program_agrees_to_the_byte(name, diff):
@@ -41,6 +42,7 @@ def test_the_same_program_agrees_to_the_byte(name, diff):
         assert told[figure]["real"] == told[figure]["simulated"] > 0
 
 
+@pytest.mark.long
 def test_one_size_that_was_changed_is_found_at_its_line(diff):
     found = diff("train", change=lambda code: code.replace("torch.randn(64, 256", "torch.randn(63, 256"))
     assert found.exit_code == 1
@@ -59,6 +61,7 @@ def test_one_size_that_was_changed_is_found_at_its_line(diff):
     assert by_size["relu", 262144]["requests"] == 3  # one in each step
 
 
+@pytest.mark.long
 def test_another_gpu_is_found_by_its_workspaces(diff):
     found = diff("train", "--gpu", "h100-80gb")
     assert found.exit_code == 1
@@ -165,7 +168,7 @@ def test_options_may_stand_before_and_behind_the_snapshot():
     ("words", "said"),
     [
         ([], "a snapshot and a program must be named: try every-byte diff snapshot.pickle train.py."),
-        (["real.pickle"], "behind the snapshot: got none; try every-byte diff real.pickle train.py."),
+        (["real.pickle"], "after the snapshot: got none; try every-byte diff real.pickle train.py."),
         (["-m", "train", "real.pickle"], "a snapshot and a program must be named"),
         (["real.pickle", "none.py"], "the program must be a file: got 'none.py'"),
         (["none.pickle", "train.py"], "the snapshot must be a file: got 'none.pickle'"),

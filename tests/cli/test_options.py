@@ -46,6 +46,7 @@ def refused(capsys, *words: str) -> str:
     return said.err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -83,7 +84,7 @@ def refused(capsys, *words: str) -> str:
         (("torchrun", "--nproc-per-node", "2"), "got 'torchrun', which starts others; leave it and its options out"),
         (("bin/accelerate", "launch"), "got 'bin/accelerate', which starts others"),
         (("python",), "every-byte run train.py, and for several ranks say every-byte run --ranks 8 train.py."),
-        (("--batch", "24"), "got '--batch'. The program's own stand behind its name."),
+        (("--batch", "24"), "got '--batch'. The program's own options come after its name."),
         (("-m", "torch.distributed.run"), "torch.distributed.run starts the program in processes of its own"),
         (
             ("-m", "nosuch.train"),
@@ -102,6 +103,7 @@ def test_words_that_it_does_not_understand(run, options, said):
     assert "Traceback" not in found.err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", REPORTS)
 def test_a_file_that_cannot_be_written_is_told_before_anything_runs(run, name):
     found = run("print('never')", f"--{name}", "/proc/report")  # where not even root may write
@@ -109,6 +111,7 @@ def test_a_file_that_cannot_be_written_is_told_before_anything_runs(run, name):
     assert f"--{name} must be a file that can be written: got '/proc/report', " in found.err
 
 
+@pytest.mark.long
 def test_a_report_that_is_there_stays_as_it_is_until_the_new_one(run):
     (run.folder / "old.html").write_text("old", encoding="utf-8")
     told = "from pathlib import Path; print(Path('old.html').read_text(), Path('new.html').exists())"
@@ -118,7 +121,7 @@ def test_a_report_that_is_there_stays_as_it_is_until_the_new_one(run):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "a program must be named behind the options, a script, or -m and a module: got none; try every-byte run"),
+        ([], "name a program after the options, a script, or -m and a module: got none; try every-byte run"),
         (["--html", "train.py"], "got none; --html took train.py; try every-byte run train.py."),
         (["--gpu"], "argument --gpu: expected one argument"),
         (["-m"], "argument -m: expected one argument"),
@@ -179,6 +182,7 @@ def test_the_list_of_gpus():
     assert [line.split()[0] for line in listed][: len(SPECS)] == list(SPECS)
 
 
+@pytest.mark.long
 def test_a_module_is_run_as_python_does(tmp_path):
     (tmp_path / "pack").mkdir()
     (tmp_path / "pack" / "__init__.py").write_text("", encoding="utf-8")
@@ -209,10 +213,10 @@ def test_where_the_programs_own_words_begin(words, script, module, arguments):
         (
             (),
             ("--gpu", "h100-80gb"),
-            "every-byte run: --gpu stands behind train.py and goes to it; what is meant for every-byte stands in "
-            "front: every-byte run --gpu … train.py",
+            "every-byte run: --gpu comes after train.py and belongs to it; options of every-byte come before it"
+            ": every-byte run --gpu … train.py",
         ),
-        ((), ("--html=r", "--html=s", "--json", "t"), "--html and --json stand behind train.py and go to it; "),
+        ((), ("--html=r", "--html=s", "--json", "t"), "--html and --json come after train.py and belong to it; "),
         ((), ("--gpus", "8", "-m", "--help", "quiet"), ""),
         (("--quiet",), ("--gpu", "h100-80gb"), ""),
     ],
@@ -228,7 +232,7 @@ def test_an_option_behind_the_program_goes_to_it_and_is_told(run, options, argum
 def test_an_option_behind_a_module_is_told_too(run):
     found = run("", "-m", "echo", arguments=("--rank", "1"))
     assert found.out == "['train.py', '--rank', '1']\n"
-    assert "--rank stands behind echo and goes to it; " in found.err
+    assert "--rank comes after echo and belongs to it; " in found.err
     assert "every-byte run --rank … -m echo\n" in found.err
 
 
@@ -245,6 +249,7 @@ def reserved(run, script, *options):
     return run(script, *options).figures["peak"]["reserved_bytes"]
 
 
+@pytest.mark.long
 def test_settings_that_a_script_makes_in_its_environment_are_followed_as_on_a_card(run):
     """Before it first allocates; --settings comes first."""
     plain, expandable = reserved(run, GROWING), reserved(run, GROWING, "--settings", "expandable_segments:True")

@@ -134,6 +134,8 @@ ENDS = {
 }
 
 
+@pytest.mark.long
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", ENDS)
 def test_exit_code_and_output_are_pythons_and_the_report_follows(run, tmp_path, name):
     found, plain = run(program(ENDS[name])), PlainPython(tmp_path)(ENDS[name])
@@ -144,6 +146,7 @@ def test_exit_code_and_output_are_pythons_and_the_report_follows(run, tmp_path, 
     assert found.figures["exit_code"] in (found.exit_code, 0)
 
 
+@pytest.mark.long
 def test_an_alarm_that_a_program_has_left_does_no_harm(run):
     text = """
     def ring(*_): raise TimeoutError
@@ -154,6 +157,7 @@ def test_an_alarm_that_a_program_has_left_does_no_harm(run):
     assert found.figures["peak"]["allocated_bytes"] == 1 << 22
 
 
+@pytest.mark.long
 def test_no_frame_of_ours_is_printed_by_a_thread_or_a_destructor(run):
     text = """
     import threading
@@ -174,6 +178,7 @@ def test_no_frame_of_ours_is_printed_by_a_thread_or_a_destructor(run):
 SIGNALS = ["SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGXCPU"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SIGNALS)
 def test_a_signal_that_ends_the_program_leaves_the_report(run, name):
     found = run(program(f"print('here', flush=True); os.kill(os.getpid(), signal.{name}); time.sleep(9)"))
@@ -211,6 +216,7 @@ def test_what_is_called_at_exit_uses_the_gpu(run):
     assert "Exception" not in found.err
 
 
+@pytest.mark.long
 def test_what_is_called_at_exit_may_train_after_the_last_step(run):
     text = """
     import atexit
@@ -255,6 +261,7 @@ def test_nothing_in_names_steers_the_terminal_or_the_page(run):
     assert not re.search("[\x1b\u202e\udcff]", str(json.loads(events)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "text",
     [

@@ -39,6 +39,7 @@ def written(folder) -> set[str]:
     return {name for name in FILES if (folder / name).exists() and (folder / name).stat().st_size > 100}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("full", FILES)
 def test_a_full_disk_keeps_no_other_file_from_being_written(folder, full):
     files = {name: "/dev/full" if name == full else name for name in FILES}
@@ -51,6 +52,7 @@ def test_a_full_disk_keeps_no_other_file_from_being_written(folder, full):
     assert "\n$ every-byte run" in err
 
 
+@pytest.mark.long
 def test_a_folder_that_goes_meanwhile_is_told_though_quiet(folder):
     (folder / "out").mkdir()
     (folder / "train.py").write_text(f"import os; os.rmdir('out')\n{PROGRAM}")
@@ -60,6 +62,7 @@ def test_a_folder_that_goes_meanwhile_is_told_though_quiet(folder):
     assert written(folder) == {"html"}
 
 
+@pytest.mark.long
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may mount")
 def test_a_disk_with_room_for_one(folder, monkeypatch):
     disk = folder / "disk"
@@ -77,6 +80,7 @@ def test_a_disk_with_room_for_one(folder, monkeypatch):
         subprocess.run(["umount", str(disk)], check=True)
 
 
+@pytest.mark.long
 def test_files_are_there_though_no_one_reads_the_report(folder):
     options = [word for name in FILES for word in (f"--{name}", name)]
     with started(folder, "run", *options, "train.py", stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
@@ -86,6 +90,7 @@ def test_files_are_there_though_no_one_reads_the_report(folder):
     assert written(folder) == FILES.keys()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("streams", ["2>&-", ">&- 2>&-", "2>/dev/full"])
 def test_files_are_there_where_nothing_can_be_printed(folder, streams):
     command = f'"{sys.executable}" -m every_byte run --json json train.py {streams}'
@@ -94,6 +99,7 @@ def test_files_are_there_where_nothing_can_be_printed(folder, streams):
     assert json.loads((folder / "json").read_text())["peak"]["allocated_bytes"] == 1 << 22
 
 
+@pytest.mark.long
 def test_a_terminal_of_ascii_gets_ascii(folder):
     code, _, err = ran(folder, "run", "train.py", env={"PYTHONIOENCODING": "ascii"})
     assert code == 3
@@ -102,6 +108,7 @@ def test_a_terminal_of_ascii_gets_ascii(folder):
     assert "\\" not in err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("frames", ["", "1"], ids=["in a line", "with its frames"])
 def test_a_report_that_fails_leaves_the_files_of_the_trace(folder, frames):
     """As one of ours would that is wrong: the program's exit code stays, and so does what does not depend on it."""
@@ -118,6 +125,7 @@ def test_a_report_that_fails_leaves_the_files_of_the_trace(folder, frames):
     assert bool(traceback) == bool(frames)
 
 
+@pytest.mark.long
 def test_what_the_command_itself_prints_may_be_cut_off_or_have_no_room(folder):
     with started(folder, "run", "--gpu", "list", stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.close()

@@ -71,12 +71,13 @@ def on_a_terminal(*command: str, folder) -> tuple[str, int]:
     return written.decode(), os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 def test_on_a_terminal_it_says_what_it_is_at_and_leaves_nothing_of_it(folder):
     command = (sys.executable, "-m", "every_byte", "run", "--json", "figures.json", "train.py", "1.8")
     written, exit_code = on_a_terminal(*command, folder=folder)
     said = [part.strip() for part in written.split("\r") if part.startswith("every-byte: ")]
-    assert any(line.startswith("every-byte: step 2 of 3, ") or "behind step 1" in line for line in said), said
+    assert any(line.startswith("every-byte: step 2 of 3, ") or "after step 1" in line for line in said), said
     assert any("1.0 GiB allocated, " in line for line in said)
     assert "every-byte: whose each byte is" in said
     lines = [line.rpartition("\r")[2] for line in written.replace("\r\n", "\n").split("\n")]
@@ -102,10 +103,11 @@ def interrupted(folder, moment: str, until: str, wait: str = "0") -> tuple[str, 
             assert process.poll() is None
         time.sleep(0.1)
         process.send_signal(signal.SIGINT)
-        said = process.communicate(timeout=60)[1]
+        said = process.communicate(timeout=300)[1]
     return said, process.returncode
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("moment", "until"), [pytest.param("report", "reporting", marks=pytest.mark.nightly), ("files", "writing")]
 )
@@ -118,13 +120,14 @@ def test_ctrl_c_in_its_own_work_ends_it_in_a_line_and_leaves_the_files(folder, m
     assert (folder / "figures.json").read_text() == "old"
 
 
+@pytest.mark.long
 def test_ctrl_c_in_the_program_ends_the_program_and_the_report_follows(folder):
     command = [sys.executable, "-c", NEVER_ENDING, "program", "run", "--json", "figures.json", "train.py", "60"]
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "made\n"
         time.sleep(0.5)
         process.send_signal(signal.SIGINT)
-        said = process.communicate(timeout=60)[1]
+        said = process.communicate(timeout=300)[1]
     assert process.returncode == 130
     assert "\n$ every-byte run" in said
     assert json.loads((folder / "figures.json").read_text())["ended"] == "interrupted"

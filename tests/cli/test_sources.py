@@ -29,6 +29,7 @@ def notebook(*cells: str, language: str = "python", **metadata) -> str:
     return json.dumps({"cells": made, "metadata": spec, "nbformat": 4, "nbformat_minor": 5})
 
 
+@pytest.mark.long
 def test_code_cells_run_in_order(run):
     cells = (
         "import torch, sys\nx = torch.zeros(1 << 20, device='cuda')",
@@ -44,6 +45,7 @@ def test_code_cells_run_in_order(run):
     assert found.figures["peak"]["allocated_bytes"] == 1 << 22
 
 
+@pytest.mark.long
 def test_a_traceback_names_the_cell(run):
     found = run(notebook("def f(n):\n    return 1 / n", "a = 1\nf(0)"), name="train.ipynb")
     assert found.exit_code == 1
@@ -54,6 +56,7 @@ def test_a_traceback_names_the_cell(run):
     assert 'File "train.ipynb, cell 2", line 1\n    b = = 2\n' in found.err
 
 
+@pytest.mark.long
 def test_magics_are_followed_or_left_out_with_a_word(run):
     cells = (
         "%matplotlib inline\n!pip install torch\nif True:\n    %load_ext autoreload\n"
@@ -80,6 +83,7 @@ def test_magics_are_followed_or_left_out_with_a_word(run):
     ]
 
 
+@pytest.mark.long
 def test_an_older_notebook_and_one_that_trains(run):
     old = {
         "worksheets": [{"cells": [{"cell_type": "code", "input": ["print(1)\n", "print(2)"], "language": "python"}]}]

@@ -32,6 +32,7 @@ def activations_alone(found, rows):
     return found, kept
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("activation", "dropout"), [("GELU", 0.0), ("ReLU", 0.1), ("Tanhshrink", 0.0), ("Softsign", 0.1)]
 )

@@ -31,6 +31,7 @@ def total(found, **letters):
     return found.bytes(**letters)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("n_bytes", "letters", "text"),
     [
@@ -58,6 +59,7 @@ def test_what_is_found(n_bytes, letters, text):
         assert str(term.size) == text
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("n_bytes", "letters", "conditions"),
     [
@@ -150,6 +152,7 @@ def test_runs_that_are_kept_are_passed_over_only_meanwhile():
             gc.freeze()
 
 
+@pytest.mark.long
 def test_what_it_says():
     found = of_a_net().formula("end of forward", n_checks=3)
     assert repr(found).startswith("end of forward, requested: end of forward\nterm ")
@@ -158,6 +161,7 @@ def test_what_it_says():
     assert "<table" in found._repr_html_()
 
 
+@pytest.mark.long
 def test_what_is_refused():
     found = of_a_net()
     with pytest.raises(ValueError, match="moment must be 'peak' or 'end of forward': got 'backward'"):
@@ -169,6 +173,8 @@ def test_what_is_refused():
         without.formula()
 
 
+@pytest.mark.long
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("n", [-3, 0, 1.5, 8.0, True, "8"])
 @pytest.mark.parametrize("asked", ["bytes", "moment", "formula", "is_within"])
 def test_sizes_are_whole_numbers_from_1_on(asked, n):
@@ -189,6 +195,7 @@ def test_what_lies_beyond_is_said_to_and_has_a_value():
     assert found.bytes(s=1000) == 4 * 1000 * 2
 
 
+@pytest.mark.long
 def test_an_account_of_another_size_that_is_a_number_here():
     other = of_a_net().at(d=32)
     moment = at_mark("end of forward")

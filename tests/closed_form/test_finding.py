@@ -30,6 +30,7 @@ class Holding:
         return torch.empty(self.n_bytes(**letters), dtype=torch.uint8, device=gpu.device)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("b", [1, 2, 3, 4, 8])
 def test_small_sizes_are_checked(b):
     """All sizes between a half and the double of one this small are used up by the lines."""
@@ -112,6 +113,7 @@ def test_fewer_checks_are_said_to_be_fewer():
     assert "of 3 further sizes, drawn at random, it is met to the byte, row by row, at 3; for 8 checks" in repr(found)
 
 
+@pytest.mark.long
 def test_checks_are_not_all_taken_in():
     """Of 12 sizes some stay checks, although others showed that the form changes."""
     found, _ = of_program(Holding(lambda b: b if b < 9 else 5 * b, most=12), n_checks=8, b=2)

@@ -76,14 +76,16 @@ class KeptAside(torch.autograd.Function):
         return gradient * ctx.x.sign()
 
 
+@pytest.mark.long
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("exercise", "answer", "reply"),
     [
         (backward.product_and_exp, 8_000_000, "Right: 8,000,000 bytes"),
         (backward.product_and_exp, 12_000_000, "Did you count w"),
-        (backward.product_and_exp, 16_000_000, "and exp its result or its input, not both"),
-        (backward.product_and_exp, 2_000_000, "at how many bytes each?"),
-        (backward.product_and_exp, 4_000_000, "Two operations keep something"),
+        (backward.product_and_exp, 16_000_000, "and exp keeps its input or its result, not both"),
+        (backward.product_and_exp, 2_000_000, "How many bytes does each take?"),
+        (backward.product_and_exp, 4_000_000, "Two operations each keep a tensor"),
         (backward.product_and_exp, None, "No answer yet"),
         (
             backward.last_frozen,
@@ -99,14 +101,14 @@ class KeptAside(torch.autograd.Function):
         (
             backward.last_frozen,
             lambda L, b, d, f, relu: (L + 1 if relu else L + 1 - f) * b * d * 4,
-            "Count the batch as well",
+            "Count the batch too",
         ),
         (backward.last_frozen, lambda L, b, d, f, relu: None, "no answer yet"),
-        (backward.peak_moves, 200, "Right: from 200 on the peak is in backward."),
-        (backward.peak_moves, 199, "with a batch of 199 the peak is still in the step"),
-        (backward.peak_moves, 202, "with a batch of 202 the peak is in backward, and with 201 it was so already"),
-        (backward.peak_moves, 200.0, "a batch is a whole number, an int, here from 1 to 1,024: got 200.0."),
-        (backward.peak_moves, 2000, "here from 1 to 1,024: got 2000."),
+        (backward.peak_moves, 200, "Right: from a batch of 200 on, the peak is in backward."),
+        (backward.peak_moves, 199, "with a batch of 199, the peak is still in the step"),
+        (backward.peak_moves, 202, "with a batch of 202, the peak is in backward, but that is true of 201 as well."),
+        (backward.peak_moves, 200.0, "the batch must be a whole number (an int) from 1 to 1,024: got 200.0."),
+        (backward.peak_moves, 2000, "from 1 to 1,024: got 2000."),
         (backward.peak_moves, None, "No answer yet"),
         (backward.small_abs, sign_in(torch.int8), "Right: it keeps 1,000,000 bytes"),
         (backward.small_abs, sign_in(torch.float32), "keeps 4,000,000 bytes"),
@@ -116,13 +118,17 @@ class KeptAside(torch.autograd.Function):
             "for 1,000,000 elements. That is an int64",
         ),
         (backward.small_abs, KeptAside.apply, "keeps 4,000,000 bytes"),
-        (backward.small_abs, PositiveSide.apply, "is -1, 0, 1 in PyTorch: got [-1.0, -1.0, 1.0]"),
+        (backward.small_abs, PositiveSide.apply, "must be -1, 0, 1, as in PyTorch: got [-1.0, -1.0, 1.0]"),
         (backward.small_abs, torch.relu, "the values are wrong"),
-        (backward.small_abs, ForgetsTheIncoming.apply, "is the incoming one multiplied in?"),
-        (backward.small_abs, KeepsItsOutput.apply, "it keeps 0 bytes for 1,000,000 elements. Nothing is kept"),
+        (backward.small_abs, ForgetsTheIncoming.apply, "Did you multiply by the incoming gradient?"),
+        (
+            backward.small_abs,
+            KeepsItsOutput.apply,
+            "it keeps 0 bytes for 1,000,000 elements. Nothing is kept besides the output",
+        ),
         (backward.small_abs, lambda x: x.nonsense(), "your function raised AttributeError"),
-        (backward.small_abs, None, "pass the `apply` of your Function, as SmallAbs.apply."),
-        (backward.small_abs, PositiveSide, "pass the `apply` of your Function"),
+        (backward.small_abs, None, "pass your Function's `apply`, as in SmallAbs.apply."),
+        (backward.small_abs, PositiveSide, "pass your Function's `apply`"),
     ],
 )
 def test_a_reply(exercise, answer, reply):
@@ -136,16 +142,16 @@ def test_a_reply(exercise, answer, reply):
         ((None, None), "After forward: no answer yet"),
         ((FORWARD, None), "After backward: no answer yet"),
         ((FORWARD - 8_519_680, None), "The first product takes a workspace"),
-        ((FORWARD + 8_704, None), "h is kept by nobody, and exp's result and sin's input are one tensor"),
+        ((FORWARD + 8_704, None), "Nothing keeps h, and exp's result and sin's input are the same tensor"),
         ((FORWARD - 8_704, None), "x waits for w's gradient"),
-        ((FORWARD - 2 * 8_704, None), "who else holds them?"),
-        ((300 * 300 * 4 + 3 * 8_400 + 4, None), "without blocks of 512 bytes, and without the workspace"),
+        ((FORWARD - 2 * 8_704, None), "what else holds them?"),
+        ((300 * 300 * 4 + 3 * 8_400 + 4, None), "up to blocks of 512 bytes, and add the workspace"),
         ((300 * 300 * 4 + 3 * 8_400 + 4 + 8_519_680, None), "hands out whole blocks of 512 bytes"),
-        ((FORWARD - 512, None), "The loss takes a block"),
-        ((FORWARD, BACKWARD - 8_519_680), "a workspace of its own"),
-        ((FORWARD, BACKWARD - 360_448), "w has its gradient now."),
-        ((FORWARD, FORWARD - 2 * 8_704), "and the thread of backward a workspace"),
-        ((FORWARD, BACKWARD + 2 * 8_704), "x and y are held by nobody"),
+        ((FORWARD - 512, None), "The loss takes a block too"),
+        ((FORWARD, BACKWARD - 8_519_680), "takes its own workspace"),
+        ((FORWARD, BACKWARD - 360_448), "w has a gradient now."),
+        ((FORWARD, FORWARD - 2 * 8_704), "and the thread of backward has a workspace"),
+        ((FORWARD, BACKWARD + 2 * 8_704), "nothing else holds x and y"),
         ((FORWARD, BACKWARD - 8_704), "z still has its name"),
     ],
 )

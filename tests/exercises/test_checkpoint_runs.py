@@ -1,4 +1,4 @@
-"""Runs of chapter 5's exercises refuse what they cannot count, and count the rest."""
+"""Runs of chapter 5's exercises count FLOPs, and refuse regions whose FLOPs they cannot count."""
 
 import re
 
@@ -15,7 +15,7 @@ from utils.exercises.checkpoint_runs import fit
     ],
 )
 def test_regions_of_several_blocks_have_no_count_of_flops(regions, k, got):
-    said = f"each region must lie in one block, for its FLOPs: got {got}; try 'every k-th block'."
+    said = f"each region must be within one block, to count its FLOPs: got {got}; try 'every k-th block'."
     with pytest.raises(ValueError, match=re.escape(said)):
         fit(12, 2, regions, k)
 

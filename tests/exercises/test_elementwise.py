@@ -1,4 +1,4 @@
-"""What a reader's element-wise function keeps, and whether its gradient is that of differences."""
+"""What a reader's element-wise function keeps, and whether its gradient is that of finite differences."""
 
 import pytest
 import torch
@@ -21,11 +21,11 @@ class Doubled(torch.autograd.Function):
 @pytest.mark.parametrize(
     ("function", "bytes_each"), [(torch.exp, 0), (torch.sin, 4), (torch.relu, 0), (lambda x: x.sin().exp(), 4)]
 )
-def test_bytes_beside_the_output(function, bytes_each):
+def test_bytes_in_addition_to_the_output(function, bytes_each):
     assert extra_bytes(function) == bytes_each * ELEMENTS
 
 
 def test_differences():
     x = torch.tensor([-1.5, 0.25, 2.0], dtype=torch.float64, requires_grad=True)
     assert differs(torch.sin, x) == ""
-    assert "is the incoming one multiplied in?" in differs(Doubled.apply, x)
+    assert "Did you multiply by the incoming gradient?" in differs(Doubled.apply, x)

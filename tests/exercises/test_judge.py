@@ -9,17 +9,17 @@ from utils.exercises.judge import check, check_function, no_function, no_names, 
     ("answer", "reply"),
     [
         (1000, "Right: 1,000 bytes."),
-        (None, "No answer yet: put yours in place of None and run the cell again."),
-        (1500, "Not yet: 1,500 bytes (1.46 KiB) is 500 bytes too many, 1.5 times the right answer."),
-        (900, "Not yet: 900 bytes is 100 bytes too few, 0.9 times the right answer. The mask is missing."),
-        (5, "Not yet: 5 bytes is 995 bytes too few."),
+        (None, "No answer yet: replace None with yours and run the cell again."),
+        (1500, "Not yet: 1,500 bytes (1.46 KiB) is too many, about 1.5 times the right answer."),
+        (900, "Not yet: 900 bytes is too few, though close: within a tenth. The mask is missing."),
+        (5, "Not yet: 5 bytes is far too few."),
         (
             1000.0,
             "Not yet: the number is right, but bytes are a whole number, an int: got 1000.0. "
             "Use // instead of / where nothing is left over.",
         ),
         ("9", "Not yet: bytes are a whole number, an int: got '9'."),
-        (1001, "Not yet: 1,001 bytes is 1 byte too many, 1.001 times the right answer."),
+        (1001, "Not yet: 1,001 bytes is too many, though close: within a hundredth."),
     ],
 )
 def test_check(answer, reply):
@@ -30,11 +30,11 @@ def test_check(answer, reply):
     ("function", "reply"),
     [
         (lambda b: 9 * b, "Right: your function agrees to the byte in all 2 settings."),
-        (lambda b: None, "For b=1: no answer yet: put yours in place of None and run the cell again."),
-        (lambda b: 9, "For b=2: not yet: 9 bytes is 9 bytes too few, 0.5 times the right answer."),
+        (lambda b: None, "For b=1: no answer yet: replace None with yours and run the cell again."),
+        (lambda b: 9, "For b=2: not yet: 9 bytes is too few, about 0.5 times the right answer."),
         (
             lambda b: 8 * b,
-            "For b=1: not yet: 8 bytes is 1 byte too few, 0.8889 times the right answer. One is missing.",
+            "For b=1: not yet: 8 bytes is too few, about 0.89 times the right answer. One is missing.",
         ),
         (
             lambda b: b // 0,
@@ -61,7 +61,7 @@ def test_what_is_no_function():
         (["a", "b, c"], None),
         ({"a"}, None),
         ([], None),
-        (None, "No answer yet: put yours in place of None and run the cell again."),
+        (None, "No answer yet: replace None with yours and run the cell again."),
         ("a", "Not yet: the answer is a list of names: got 'a'."),
         (["a", 4], "Not yet: the answer is a list of names: got ['a', 4]."),
         (4, "Not yet: the answer is a list of names: got 4."),

@@ -1,4 +1,4 @@
-"""What a reader of chapter 4 is told about an answer."""
+"""The judges' replies in chapter 4."""
 
 import pytest
 import torch
@@ -18,60 +18,66 @@ def right_gqa(b, s, d, a, g):
     return 6 * b * s * d + 4 * b * s * d * g // a + 4 * a * b * s + 24
 
 
+@pytest.mark.long
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("exercise", "answer", "reply"),
     [
         (nanogpt.relu_instead, RELU, "Right: 905,969,664 bytes"),
-        (nanogpt.relu_instead, RELU // 12, "That is one block."),
-        (nanogpt.relu_instead, 2 * RELU, "one hidden tensor goes, and it is in half precision"),
-        (nanogpt.relu_instead, 0, "Which tensor has no reader left?"),
+        (nanogpt.relu_instead, RELU // 12, "That is one block, and the model has twelve."),
+        (nanogpt.relu_instead, 2 * RELU, "Only one 4d-wide tensor goes, in half precision"),
+        (nanogpt.relu_instead, 0, "Which tensor does no backward read any more?"),
         (nanogpt.relu_instead, None, "No answer yet"),
         (nanogpt.one_more_block, ONE_MORE, "Right: 1,378,574,360 bytes"),
-        (nanogpt.one_more_block, 36 * NE + 6 * NA, "the large activations alone"),
+        (nanogpt.one_more_block, 36 * NE + 6 * NA, "Those are the large activations."),
         (nanogpt.one_more_block, 16 * N_BLOCK + 36 * NE + 6 * NA, "The large terms are right."),
         (nanogpt.one_more_block, 12 * N_BLOCK + 36 * NE + 6 * NA, "so a parameter takes 16 bytes"),
-        (nanogpt.one_more_block, 12 * N_BLOCK, "Gradients stay too"),
+        (nanogpt.one_more_block, 12 * N_BLOCK, "In the article's run gradients stay too."),
         (nanogpt.one_more_block, 16 * N_BLOCK, "What does the block keep for backward?"),
         (nanogpt.one_more_block, 4 * N_BLOCK + 36 * NE + 6 * NA, "A parameter has a gradient and two averages"),
         (nanogpt.one_more_block, ONE_MORE - 24, "for each of the block's six parameters"),
-        (nanogpt.one_more_block, ONE_MORE - 24 * 768**2, "a copy of each weight"),
+        (nanogpt.one_more_block, ONE_MORE - 24 * 768**2, "a copy of every weight"),
         (nanogpt.one_more_block, ONE_MORE - 1024**2, "a mask of bools"),
         (nanogpt.one_more_block, None, "No answer yet"),
         (nanogpt.saves_most, ("flash attention", "pure bfloat16"), "Right: they save 44,486,098,656 bytes"),
         (nanogpt.saves_most, ("flash attention", "flash attention"), "at s = 256, 'flash attention' saves 2,714,"),
         (nanogpt.saves_most, ("logits let go", "pure bfloat16"), "at s = 4096, 'logits let go' saves 1,236,271,104"),
-        (nanogpt.saves_most, "flash attention", "the answer is two names"),
-        (nanogpt.saves_most, ("flash", "SGD"), "the answer is two names of 'flash attention'"),
+        (nanogpt.saves_most, "flash attention", "answer with two of"),
+        (nanogpt.saves_most, ("flash", "SGD"), "answer with two of 'flash attention'"),
         (nanogpt.saves_most, None, "No answer yet"),
-        (nanogpt.who_holds, (12288, 50304), "Right: the logits, 2 bytes each."),
+        (nanogpt.who_holds, (12288, 50304), "Right: the logits, at 2 bytes each."),
         (nanogpt.who_holds, torch.Size([12, 1024, 50304]), "Right: the logits"),
-        (nanogpt.who_holds, (12, 1024, 768), "has 18,874,368 bytes (18 MiB) in half precision"),
-        (nanogpt.who_holds, (50304, 12, 1024), "Not yet: the size is right; give the shape as the ledger has it."),
-        (nanogpt.who_holds, (618135552,), "Not yet: the size is right; give the shape as the ledger has it."),
+        (
+            nanogpt.who_holds,
+            (12, 1024, 768),
+            "in half precision a tensor of this shape has 18,874,368 bytes (18 MiB). Which one",
+        ),
+        (nanogpt.who_holds, (50304, 12, 1024), "Not yet: the size is right; give the shape as the ledger prints it."),
+        (nanogpt.who_holds, (618135552,), "Not yet: the size is right; give the shape as the ledger prints it."),
         (nanogpt.who_holds, "logits", "a shape is a tuple of whole numbers: got 'logits'."),
         (nanogpt.who_holds, None, "No answer yet"),
         (nanogpt.grouped_query, right_gqa, "Right: your function agrees to the byte in all 3 settings."),
         (
             nanogpt.grouped_query,
             lambda b, s, d, a, g: 10 * b * s * d + 4 * a * b * s + 24,
-            "as many heads for keys and values as for queries",
+            "as many heads of keys and values as of queries",
         ),
         (
             nanogpt.grouped_query,
             lambda b, s, d, a, g: right_gqa(b, s, d, a, g) - 4 * (a - g) * b * s,
-            "The logsumexp is that of the queries' heads.",
+            "a logsumexp for each head of queries, not of keys.",
         ),
         (
             nanogpt.grouped_query,
             lambda b, s, d, a, g: right_gqa(b, s, d, a, g) + 2 * b * s * d,
-            "which is the kernel's output too: one storage.",
+            "but that is the kernel's output, so it counts once.",
         ),
         (
             nanogpt.grouped_query,
             lambda b, s, d, a, g: right_gqa(b, s, d, a, g) + 2 * b * s * (d + 2 * g * d // a),
-            "are views of qkv's output, kept once",
+            "are views of qkv's output, so they count once",
         ),
-        (nanogpt.grouped_query, lambda b, s, d, a, g: right_gqa(b, s, d, a, g) - 24, "of 16 bytes and 8"),
+        (nanogpt.grouped_query, lambda b, s, d, a, g: right_gqa(b, s, d, a, g) - 24, "one of 16 bytes and one of 8"),
         (nanogpt.grouped_query, lambda b, s, d, a, g: None, "no answer yet"),
     ],
 )

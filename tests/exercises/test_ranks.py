@@ -1,4 +1,4 @@
-"""What a reader of chapter 6 is told about an answer."""
+"""What the judges of chapter 6 reply to an answer."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
 
 from utils.exercises import ranks
 
-WHOLE = ["the input of norm2", "the input of up", "the mask of the dropout behind down"]
+WHOLE = ["the input of norm2", "the input of up", "the mask of the dropout after down"]
 PADDING = 4 * 768 * (8 * 6283 - 50_257)
 
 
@@ -20,9 +20,9 @@ PADDING = 4 * 768 * (8 * 6283 - 50_257)
     ("answer", "reply"),
     [
         (2 * PADDING, "Right: 43,008 bytes"),
-        (0, "more rows than the table has"),
-        (PADDING, "That is what the weights are padded by"),
-        (4 * PADDING, "the last rank's are fewer"),
+        (0, "more rows than the table"),
+        (PADDING, "That is the padding of the weights"),
+        (4 * PADDING, "the last rank owns fewer"),
         (3 * PADDING, "Adam has two averages"),
         (None, "No answer yet"),
     ],
@@ -36,8 +36,9 @@ def test_padding(answer, reply):
     [
         (WHOLE, "Right: 3 of 7"),
         (tuple(reversed(WHOLE)), "Right: 3 of 7"),
-        (WHOLE[:2], "Not yet: the mask of the dropout behind down stands whole, too"),
-        ([*WHOLE, "q, k and v"], "Not yet: q, k and v belongs to a rank's own heads"),
+        (WHOLE[:2], "Not yet: one whole tensor is missing"),
+        (WHOLE[:1], "Not yet: 2 whole tensors are missing"),
+        ([*WHOLE[1:], "q, k and v"], "Not yet: q, k and v is divided: it belongs to a rank's own heads"),
         (["k"], "Not yet: 'k' is none of the input of norm2; "),
         ("q, k and v", "Not yet: the answer is a list of names: got 'q, k and v'"),
         (None, "No answer yet"),
@@ -57,7 +58,7 @@ def plan(up, down):
         (plan(ColwiseParallel(), RowwiseParallel()), "Right: a rank keeps 196,608 bytes"),
         (
             plan(ColwiseParallel(output_layouts=Replicate()), RowwiseParallel(input_layouts=Replicate())),
-            "can do with 196,608 bytes",
+            "196,608 bytes (192 KiB) would be enough",
         ),
         (plan(ColwiseParallel(), RowwiseParallel(output_layouts=Shard(1))), "the result must be y[2, 64, 128]"),
         (plan(ColwiseParallel(), ColwiseParallel()), "your plan raised "),
@@ -94,13 +95,13 @@ def dropped(parameters):
 @pytest.mark.parametrize(
     ("function", "reply"),
     [
-        (in_place, "Right: the gradients are clipped where they lie"),
+        (in_place, "Right: the gradients are clipped in place"),
         (lambda parameters: nn.utils.clip_grad_value_(parameters, 1.0), "Right: "),
-        (replaced, "Not yet: 4,198,400 bytes (4 MiB) more are held when it is done"),
-        (copied, "Not yet: nothing stays, but 4,194,304 bytes (4 MiB) more stand there for a moment"),
+        (replaced, "Not yet: 4,198,400 bytes (4 MiB) more are still held afterwards"),
+        (copied, "Not yet: nothing more is held afterwards, but 4,194,304 bytes (4 MiB) are for a moment"),
         (dropped, "Not yet: a gradient is gone"),
-        (list, "Not yet: a gradient reaches "),
-        (lambda parameters: nn.utils.clip_grad_norm_(parameters, 1.0), "or another number in it has changed"),
+        (list, "Not yet: a gradient still reaches "),
+        (lambda parameters: nn.utils.clip_grad_norm_(parameters, 1.0), "or others of its numbers have changed"),
         (lambda parameters: 1 / 0, "your function raised ZeroDivisionError"),
         (None, "No answer yet"),
         (3, "pass your function itself: got 3"),
@@ -111,15 +112,16 @@ def test_clipping(function, reply):
     assert reply in ranks.clipped(function).text
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("answer", "reply"),
     [
         (2 * 50_304 * 768, "Right: 77,266,944 bytes"),
-        (2 * (12 * 12 * 768**2 + 50_304 * 768), "So many are there without checkpoints"),
-        (2 * 50_304 * 768 // 8, "it is whole on each rank"),
+        (2 * (12 * 12 * 768**2 + 50_304 * 768), "That many exist without checkpoints"),
+        (2 * 50_304 * 768 // 8, "which is whole on each rank"),
         (4 * 50_304 * 768, "in half precision"),
-        (2 * 12 * 12 * 768**2, "what the checkpoints let go"),
-        (0, "One product lies in no block"),
+        (2 * 12 * 12 * 768**2, "the copies that the checkpoints drop"),
+        (0, "One of the products is in no block"),
         (None, "No answer yet"),
     ],
 )
@@ -127,15 +129,17 @@ def test_copies_of_a_model_of_checkpoints(answer, reply):
     assert reply in ranks.copies(answer).text
 
 
+@pytest.mark.long
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("changed", "reply"),
     [
         ({}, "Not yet: 2,407,333,888 bytes (2.24 GiB) short"),
-        ({"stage": "3"}, "more than the step you were given"),
-        ({"sequence": "on"}, "above the least that we know"),
-        ({"b": 2, "t": 8, "sequence": "on, gathered again", "stage": "none"}, "nobody we know does with less"),
-        ({"t": 8}, "there are 8 GPUs, t times the groups: yours are 16"),
-        ({"t": 8, "stage": "none"}, "a step has 2 sequences, b in each group: yours has 1"),
+        ({"stage": "3"}, "more than in the step you were given"),
+        ({"sequence": "on"}, "more than in the best step we know"),
+        ({"b": 2, "t": 8, "sequence": "on, gathered again", "stage": "none"}, "we know no step that needs less"),
+        ({"t": 8}, "there are 8 GPUs, and t times the number of groups makes 16"),
+        ({"t": 8, "stage": "none"}, "a step must have 2 sequences, b in each group: yours has 1"),
         ({"recompute": "full"}, "recompute must stay 'none': got 'full'"),
         ({"s": 1024}, "s must stay 40960"),
         ({"stage": "2"}, "your step raised ValueError: PyTorch has no engine"),

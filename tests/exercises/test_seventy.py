@@ -1,4 +1,4 @@
-"""What a reader of chapter 7 is told about the chain of four numbers; the chain's links against simulated ranks."""
+"""The replies to a reader of chapter 7 about the chain of four numbers; the chain's links against simulated ranks."""
 
 import json
 import os
@@ -27,40 +27,40 @@ GRADIENTS, LEFT = RIGHT["gradients"], RIGHT["left"]
 @pytest.mark.parametrize(
     ("changed", "reply"),
     [
-        ({}, "Right: 1,680,574,464 bytes (1.57 GiB) are left for what tokens bring, and for workspaces."),
+        ({}, "Right: 1,680,574,464 bytes (1.57 GiB) are left for activations, logits and workspaces."),
         ({"shares": None}, "No answer yet"),
         ({"left": None}, "No answer yet"),
         ({"shares": 6 * N}, "shares: not yet: 423,322,238,976 bytes (394 GiB) is"),
-        ({"shares": 6 * N}, "That is the whole; a rank has an eighth."),
-        ({"shares": N // 4}, "Those are the weights alone."),
+        ({"shares": 6 * N}, "That's everything. A rank has an eighth of it."),
+        ({"shares": N // 4}, "That's only the weights."),
         ({"shares": N // 2}, "AdamW has two averages."),
-        ({"shares": N}, "The gradients are the third number."),
+        ({"shares": N}, "Gradients belong to the third number."),
         ({"shares": 12 * N // 8}, "Everything is in bfloat16"),
         ({"shares": 10 * N // 8}, "The averages have the weights' type."),
         ({"gathered": 2 * BLOCK}, "gathered: not yet: 1,711,308,800 bytes"),
-        ({"gathered": 2 * BLOCK}, "What lies outside the blocks is gathered, too, and the next block already."),
-        ({"gathered": 4 * BLOCK}, "Embedding, last norm and head lie outside the blocks"),
-        ({"gathered": 2 * (ROOT_SIZE + BLOCK)}, "The next block of backward is already on its way."),
-        ({"gathered": 2 * (ROOT_SIZE + 3 * BLOCK)}, "That is forward's most, with the buffer of the block before."),
-        ({"gathered": 4 * (ROOT_SIZE + BLOCK)}, "That is what the first block's forward finds."),
-        ({"gathered": RIGHT["gathered"] // 8}, "What is gathered is whole on each rank."),
-        ({"gathered": 2 * N}, "Blocks let their parameters go after forward."),
-        ({"gathered": RIGHT["gathered"] - 2 * 8192}, "The last norm lies outside the blocks, too."),
-        ({"gathered": RIGHT["gathered"] - 2 * 128_256 * 8192}, "Embedding and head are two tensors."),
-        ({"gradients": 2 * N // 8}, "Those are the shards of all"),
-        ({"gradients": GRADIENTS - 2 * BLOCK}, "Those of the block before are in a buffer, whole"),
-        ({"gradients": GRADIENTS - 4 * BLOCK}, "The block's own are whole"),
-        ({"gradients": GRADIENTS - HEAD - 2 * 8192}, "Head and last norm have theirs since backward began"),
-        ({"gradients": GRADIENTS - 7 * (HEAD + 2 * 8192) // 8}, "Head and last norm wait, whole"),
-        ({"gradients": GRADIENTS - 7 * BLOCK // 4}, "Two blocks are whole"),
-        ({"gradients": GRADIENTS + HEAD}, "The embedding has none yet."),
-        ({"gradients": GRADIENTS + BLOCK // 4}, "L - 2 have."),
-        ({"gradients": GRADIENTS + BLOCK // 2}, "L - 2 have."),
+        ({"gathered": 2 * BLOCK}, "What is outside the blocks is gathered, too, and so is the next block."),
+        ({"gathered": 4 * BLOCK}, "Embedding, last norm and head are outside the blocks"),
+        ({"gathered": 2 * (ROOT_SIZE + BLOCK)}, "Backward's next block is already on its way."),
+        ({"gathered": 2 * (ROOT_SIZE + 3 * BLOCK)}, "That's the most in forward, with the buffer of the block before."),
+        ({"gathered": 4 * (ROOT_SIZE + BLOCK)}, "That's what is gathered when the first block's forward begins."),
+        ({"gathered": RIGHT["gathered"] // 8}, "What is gathered is whole on every rank."),
+        ({"gathered": 2 * N}, "Blocks release their parameters after forward."),
+        ({"gathered": RIGHT["gathered"] - 2 * 8192}, "The last norm is outside the blocks, too."),
+        ({"gathered": RIGHT["gathered"] - 2 * 128_256 * 8192}, "Embedding and head are separate tensors."),
+        ({"gradients": 2 * N // 8}, "That's a shard of every gradient."),
+        ({"gradients": GRADIENTS - 2 * BLOCK}, "The gradients of the block before are whole, in a buffer"),
+        ({"gradients": GRADIENTS - 4 * BLOCK}, "The block's own gradients are whole"),
+        ({"gradients": GRADIENTS - HEAD - 2 * 8192}, "Head and last norm keep whole gradients until"),
+        ({"gradients": GRADIENTS - 7 * (HEAD + 2 * 8192) // 8}, "The gradients of head and last norm stay whole"),
+        ({"gradients": GRADIENTS - 7 * BLOCK // 4}, "Two blocks have whole gradients"),
+        ({"gradients": GRADIENTS + HEAD}, "The embedding has no gradient yet."),
+        ({"gradients": GRADIENTS + BLOCK // 4}, "so L - 2 have shards."),
+        ({"gradients": GRADIENTS + BLOCK // 2}, "so L - 2 have shards."),
         ({"gradients": GRADIENTS - 2 * 8192}, "The last norm has a gradient, too."),
-        ({"left": LEFT + 560 * 2**20}, "The CUDA context takes its part."),
+        ({"left": LEFT + 560 * 2**20}, "The CUDA context takes room, too."),
         ({"left": LEFT + RIGHT["gathered"]}, "What is gathered takes room, too."),
         ({"left": LEFT + GRADIENTS}, "The gradients take room, too."),
-        ({"more": 1}, "the answer is a dict of 'shares', 'gathered', 'gradients', 'left': got {"),
+        ({"more": 1}, "the answer must be a dict of 'shares', 'gathered', 'gradients', 'left': got {"),
     ],
 )
 def test_a_reply(changed, reply):
@@ -96,7 +96,7 @@ def trained(s):
 
 
 def in_backward_of(trace, block: str) -> list[Ledger]:
-    """The ledgers of the last step's backward behind each event of this block."""
+    """The ledgers of the last step's backward after each event of this block."""
     first, last = trace.position("step 2 forward"), trace.position("step 2 backward")
     return [Ledger.at(trace, n + 1) for n in range(first, last) if trace.events[n].module.startswith(block)]
 

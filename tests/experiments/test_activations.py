@@ -40,10 +40,12 @@ def test_every_activation_is_there_but_those_that_are_left_out(found):
     assert {row.name for row in found.rows} == {name for name in ACTIVATIONS if not name.endswith("_")} - left_out
 
 
+@pytest.mark.long
 def test_four_fold_and_all_others_tell(found):
     assert {row.name for row in found.rows if row.fold is not None} == FOLD
 
 
+@pytest.mark.long
 def test_a_fold_is_one_output_with_two_slopes(found):
     for name in FOLD:
         fold, function = found[name].fold, getattr(nn, name)().double()
@@ -55,6 +57,7 @@ def test_a_fold_is_one_output_with_two_slopes(found):
         assert abs(fold.derivatives[0] - fold.derivatives[1]) > 0.4
 
 
+@pytest.mark.long
 def test_kept_bytes_are_those_of_a_run(found):
     kept = {row.name: (row.kept_bsd, row.possible_bsd) for row in found.rows}
     assert kept["ReLU"] == kept["Tanh"] == kept["Sigmoid"] == (10, 10)
@@ -66,15 +69,17 @@ def test_kept_bytes_are_those_of_a_run(found):
 def test_the_order_is_that_of_what_could_be_saved(found):
     saved = [row.kept_bsd - row.possible_bsd for row in found.rows]
     assert saved == sorted(saved, reverse=True)
-    assert "no: at x = -2.31 and -0.05 it is -0.024" in repr(found)
+    assert "no: -0.024 at x = -2.31 and -0.05, with slopes -0.05 and 0.46" in repr(found)
     assert "Softsign" in found._repr_html_()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("function", [nn.LeakyReLU(-0.1), nn.ELU(-0.5), torch.sin, torch.square, torch.abs])
 def test_what_turns_round_folds(function):
     assert widest_fold(function) is not None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("function", [nn.LeakyReLU(0.0), nn.ELU(3.0), torch.exp, torch.asinh, SquaredReLU()])
 def test_what_does_not_turn_round_does_not_fold(function):
     assert widest_fold(function) is None
@@ -179,6 +184,7 @@ def test_each_symbol_is_the_sum_of_the_two_before_it():
     assert torch.equal(symbols[:, 2:], (symbols[:, 1:-1] + symbols[:, :-2]) % SYMBOLS)
 
 
+@pytest.mark.long
 def test_it_learns_and_starts_alike():
     runs = [train_small(name, steps=100) for name in ("relu", "gelu")]
     assert all(run.losses[0] > 1.9 and run.last_loss < 0.5 for run in runs)

@@ -1,5 +1,7 @@
 """The stored table of architectures as chapter 8 shows it: a line of each, and what it names."""
 
+import pytest
+
 from utils.experiments.architecture_table import HEAD, ArchitectureTable, stored_table
 
 MIB = 2**20
@@ -46,6 +48,17 @@ def test_what_is_not_whole_is_named():
     assert table.beside_workspaces == {}
     seen = row(others=row()["others"] | {"mem_tracker": {"bytes": 2 * MIB, "percent": -50.0}})
     assert ArchitectureTable({}, {"One": seen}).beside_workspaces == {"One": -25.0}
-    assert "cuDNN's workspaces, which are named in the account: Two." in said
+    assert "cuDNN's workspaces, which the account names: Two." in said
     assert "No whole formula was found for Two." in said
     assert len(HEAD) == len(table._cells("One"))
+
+
+def test_a_part_of_it_has_the_rows_that_are_named():
+    table = stored_table()
+    part = table.only("T5", "GPT-2")
+    assert list(part.rows) == ["T5", "GPT-2"]
+    assert part.percents("accelerate") == {name: table.percents("accelerate")[name] for name in ("T5", "GPT-2")}
+    assert part.versions == table.versions
+    assert "Whisper" not in repr(part)
+    with pytest.raises(KeyError, match="T6"):
+        table.only("T6")

@@ -10,6 +10,7 @@ from utils import SimulatedGPU
 from utils.experiments.block_stack import Stack, eager, in_parts, in_segments
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("parts", [("attention",), ("mlp",), ("attention", "mlp")])
 def test_parts_of_a_block_compute_the_block(parts):
     torch.manual_seed(0)

@@ -32,6 +32,7 @@ def test_attention_s_result_is_weighed_twice(found):
     assert found[1].weighed_bytes <= 0.6 * found[0].weighed_bytes
 
 
+@pytest.mark.long
 def test_the_table(found):
     head, *rows = budget_table(found).split("\n")
     assert head.split("  ")[0] == "budget"
@@ -41,6 +42,7 @@ def test_the_table(found):
     assert rows[0].split()[-2:] == ["100%", "0.0"]
 
 
+@pytest.mark.long
 def test_the_least_without_a_product(found):
     assert without_flops(found) is min((one for one in found if not one.flops), key=lambda one: one.held_bytes)
     assert without_flops(found[:1]) is found[0]

@@ -34,6 +34,7 @@ def drawn(seed) -> CheckpointedStep:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(N_DRAWN))
 def test_each_category_at_each_moment_is_as_predicted(seed):
     """An optimal plan has no closed form: it keeps what it says, beside what a checkpoint holds that keeps nothing."""
@@ -74,6 +75,7 @@ def counted_flops(step: CheckpointedStep) -> int:
     return counter.total
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(0, N_DRAWN, 2))
 def test_flops_are_those_of_a_counter_that_sees_the_whole_step(seed):
     step = drawn(seed)
@@ -98,6 +100,7 @@ def test_the_optimal_plan_keeps_within_its_budget_and_adds_no_more_than_the_list
             assert reason_against(plan.region, plan.kept) == ""
 
 
+@pytest.mark.long
 def test_gpt2_small_as_the_chapter_has_it():
     found = {}
     for regions, k in [("none", 1), ("every block", 1), ("k segments", 3), ("k segments", 1)]:
@@ -119,6 +122,7 @@ def test_without_regions_there_is_no_policy_and_nothing_is_saved_or_added():
     assert step.held == step.plain.held
 
 
+@pytest.mark.long
 def test_a_budget_of_nothing_is_a_plain_checkpoint():
     setting = {"b": 2, "s": 128, "regions": "every k-th block", "k": 5}
     plain, optimal = (CheckpointedStep(**setting, policy=policy).run() for policy in ("none", OPTIMAL))
@@ -126,6 +130,7 @@ def test_a_budget_of_nothing_is_a_plain_checkpoint():
     assert optimal.added_flops == plain.added_flops > 0
 
 
+@pytest.mark.long
 def test_the_run_without_is_made_once():
     step = CheckpointedStep(b=1, s=80)
     first = step.run()

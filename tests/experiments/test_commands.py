@@ -6,6 +6,7 @@ from utils.experiments.commands import said_by
 from utils.recordings import SNAPSHOT_PROGRAMS, SNAPSHOTS
 
 
+@pytest.mark.long
 def test_it_says_what_the_command_prints_with_paths_of_the_book():
     said = said_by("read", SNAPSHOTS / "no_room.a100.pickle")
     assert said.startswith("no_room.a100.pickle: device 0, ")

@@ -68,6 +68,7 @@ def stack(name="a100-80gb", **settings):
         return train_stack(gpu, **settings)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("card", ["a100", "h100"])
 @pytest.mark.parametrize(
     ("case", "settings"),

@@ -65,6 +65,7 @@ def test_activations_are_what_forward_adds(precision, kind):
     assert activations_of(GPTSettings(precision, attention)).bytes(**sizes) == added
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("way", "expected"), list(zip(WAYS, PERSIST, strict=True)))
 def test_gradients_that_persist(way, expected):
     assert gradient_bytes(way) == tuple(n * FOUR_N for n in expected)

@@ -33,6 +33,7 @@ def test_what_is_refused(settings, message):
         GPTRemedyStep(**settings)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rank", [0, 5])
 @pytest.mark.parametrize("name", SIZES)
 def test_the_counts_are_the_models(name, rank):

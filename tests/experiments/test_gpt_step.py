@@ -38,6 +38,8 @@ def drawn(seed) -> GPTStep:
     )
 
 
+@pytest.mark.long
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(N_DRAWN))
 def test_each_category_at_each_moment_is_as_predicted(seed):
     step = drawn(seed)
@@ -56,6 +58,7 @@ def test_the_draw_meets_every_choice():
     assert {step.held.attention for step in steps} == {"flash", "efficient", "cudnn", "explicit"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("settings", "where"),
     [
@@ -82,6 +85,7 @@ def test_many_tokens_leave_the_prediction_of_the_first_two_moments_exact():
     assert list(difference.values()) == [0, 0, 2 * 8 * 4 * 1024]
 
 
+@pytest.mark.long
 def test_the_second_step_asks_for_what_every_later_one_does():
     """Not so the slack: where blocks lie may change from step to step, until no segment is added any more."""
     run = GPTStep(b=2, s=256).run()
@@ -109,6 +113,7 @@ def test_nothing_else_of_the_process_is_looked_at(monkeypatch):
     assert run.trace.attribution()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("gpu", "precision", "dropout", "kernel"),
     [
@@ -127,6 +132,7 @@ def test_the_kernel_is_the_one_that_pytorch_takes(gpu, precision, dropout, kerne
     assert any(name in node for node in nodes)
 
 
+@pytest.mark.long
 def test_another_thread_does_not_choose_its_kernels():
     """`sdpa_kernel` is a setting of the whole process: while an experiment of a cell has set it, a run waits."""
     step = GPTStep(b=1, s=32)
@@ -143,6 +149,7 @@ def test_half_precision_is_what_the_gpu_computes_in():
     assert GPTStep(gpu="t4-16gb", precision="half").held.precision == "float16"
 
 
+@pytest.mark.long
 def test_the_verdict_is_on_the_gpu_that_was_asked_for():
     step = GPTStep(model="gpt2-large", b=4, s=1024, gpu="t4-16gb", precision="float32")
     verdict = step.run().fit()

@@ -44,6 +44,7 @@ def test_what_is_refused(settings, message):
         LlamaStep(**settings)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "settings",
     [

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from every_byte.remedies.losses import fused_chunks, half_logits, recomputed_chunks, whole_logits
-from utils.experiments.loss_gradients import TOKENS, beside, errors
+from utils.experiments.loss_gradients import TOKENS, compared, errors
 
 LOSSES = [whole_logits, recomputed_chunks(64), fused_chunks(64)]
 
@@ -41,6 +41,7 @@ def n_threads(request):
     torch.set_num_threads(before)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("n_threads", "margin"), [(2, 1.5), (1, 1.25)], indirect=["n_threads"])
 def test_what_the_chapter_shows_is_not_on_a_boundary(n_threads, margin):
     """Processors add up in orders of their own, and were off by 7 percent from each other: what is shown stays.
@@ -54,8 +55,13 @@ def test_what_the_chapter_shows_is_not_on_a_boundary(n_threads, margin):
             found = errors(loss, dtype)
             assert max(found) * margin < 4 * torch.finfo(dtype).eps
             for one, other in zip(found, whole, strict=True):
-                assert beside(one * 0.88, other) == beside(one, other) == beside(one * 1.12, other)
+                assert compared(one * 0.88, other) == compared(one, other) == compared(one * 1.12, other)
 
 
 def test_how_errors_compare():
-    assert [beside(x, 1.0) for x in (0.79, 0.81, 1.24, 1.26)] == ["more exact", "as exact", "as exact", "less exact"]
+    assert [compared(x, 1.0) for x in (0.79, 0.81, 1.24, 1.26)] == [
+        "more accurate",
+        "as accurate",
+        "as accurate",
+        "less accurate",
+    ]

@@ -20,6 +20,7 @@ def test_momentum_is_one_average_and_plain_sgd_none():
     assert states_of("SGD").kept_bytes == 0
 
 
+@pytest.mark.long
 def test_adafactor_keeps_rows_and_columns():
     shapes = [parameter.shape for parameter in Llama.from_name("llama-3-8b", device="meta").parameters()]
     found = states_of("Adafactor")

@@ -24,6 +24,7 @@ def kept_chunks(n: int) -> Callable:
     return loss
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("rank", "is_checkpointed", "gib"),
     [(8, False, 38.1), (0, True, 30.1)]

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from utils import Ledger
-from utils.experiments.rank_steps import MODELS, S, T, as_rank, train_on_ranks, whole_and_divided
+from utils.experiments.rank_steps import MODELS, S, T, as_rank, kept_of_models, train_on_ranks, whole_and_divided
 from utils.formulas.data_parallel import held_on_rank, rank_states
 from utils.formulas.estimates import half_precision_activations
 from utils.formulas.settings import GPTSettings
@@ -32,6 +32,7 @@ def saved_formula(sequence=False, again=False, core=True):
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", HOW, ids=lambda how: " ".join(how) or "tensor")
 @pytest.mark.parametrize("t", [1, 2, 4, 8])
 def test_a_rank_keeps_what_the_closed_form_says(t, how):
@@ -41,6 +42,7 @@ def test_a_rank_keeps_what_the_closed_form_says(t, how):
         assert kept == sum(whole_and_divided(t, **size, **how).values())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("core", [True, False])
 def test_gathered_again_it_is_the_papers_count(core):
     for size in (SMALL, ODD):
@@ -60,6 +62,7 @@ def test_gathering_again_computes_nothing_again():
     assert 4 * again.sent_bytes == 5 * once.sent_bytes
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("t", [2, 4, 8])
 def test_sequence_parallel_sends_what_tensor_parallel_sends(t):
     tensor, sequence = (as_rank(t, **SMALL, sequence=sequence) for sequence in (False, True))
@@ -80,6 +83,7 @@ def test_the_models_of_the_paper_can_be_split():
         assert model["a"] % T == model["d"] % model["a"] == S % T == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("stage", "how"),
     [
@@ -102,7 +106,7 @@ def test_training_on_ranks_is_itemised_to_0(stage, how):
 
 
 def test_a_stage_without_an_engine():
-    with pytest.raises(ValueError, match="stage must be 0, 1 or 3, those that have an engine: got stage=2"):
+    with pytest.raises(ValueError, match="stage must be 0, 1 or 3, for which PyTorch has an engine: got stage=2"):
         train_on_ranks(2, 8)
 
 
@@ -112,3 +116,17 @@ def test_nothing_is_said_to_the_terminal():
     program = "from utils.experiments.rank_steps import train_on_ranks; train_on_ranks(0, 2, b=1, s=8)"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert (run.returncode, run.stderr) == (0, "")
+
+
+def test_what_a_rank_keeps_of_the_paper_s_models():
+    """Of one layer, by the bracket: 34 + 5as/d on one GPU, and what each way makes of it."""
+    for name, kept in kept_of_models().items():
+        L, d, a, b = (MODELS[name][letter] for letter in "Ldab")
+        sbd, scores = S * b * d, 5 * a * S * S * b
+        assert kept == {
+            "one GPU": L * (34 * sbd + scores),
+            "tensor": L * (10 * sbd + (24 * sbd + scores) // T),
+            "sequence": L * (34 * sbd + scores) // T,
+            "selective": L * 34 * sbd // T,
+            "full": L * 2 * sbd // T,
+        }

@@ -6,13 +6,23 @@ import pytest
 
 from every_byte.ledger.ledger import Ledger
 from utils.experiments.llama_step import LlamaStep
-from utils.experiments.remedies import kept_by_a_block, of_the_loss, peaks, run_of, state_of, table
+from utils.experiments.remedies import (
+    PLACES,
+    highest_by_place,
+    kept_by_a_block,
+    of_the_loss,
+    peaks,
+    run_of,
+    state_of,
+    table,
+)
 
 ONE = LlamaStep(model="llama-3.2-1b", s=64, gpu="a100-80gb")
 N = 1_235_814_400
 LAYERS, V, D, F = 16, 128_256, 2048, 8192
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("changes", "where"),
     [
@@ -34,6 +44,29 @@ def test_the_peak_and_its_place_are_those_of_the_ledger(changes, where):
     assert found.by_phase["optimizer"] == max(totals[first + 1 : last + 1], default=totals[last])
 
 
+@pytest.mark.parametrize(
+    ("changes", "place"),
+    [
+        ({}, "end of backward"),
+        ({"optimizer": "AdamW, foreach"}, "optimizer step"),
+        ({"s": 4096, "is_checkpointed": True}, "loss"),
+    ],
+)
+def test_the_highest_of_the_four_places_is_the_peak(changes, place):
+    step = replace(ONE, **changes)
+    trace = run_of(step).trace
+    at = highest_by_place(step)
+    assert tuple(at) == PLACES
+    bytes_at = {name: Ledger.at(trace, position).requested_bytes for name, position in at.items()}
+    assert max(bytes_at, key=bytes_at.get) == place
+    assert bytes_at[place] == peaks(step).peak_bytes
+    in_order = [at[name] for name in PLACES]
+    assert in_order == sorted(in_order)
+    assert trace.events[at["block"] - 1].module.startswith("blocks.")
+    assert trace.events[at["end of backward"] - 1].module == "tokens"
+
+
+@pytest.mark.long
 def test_micro_batches_are_one_step():
     step = replace(ONE, micro_batches=2)
     found = peaks(step)
@@ -63,6 +96,7 @@ def test_a_block_keeps_what_the_closed_form_says():
 def test_a_table_has_a_line_for_each():
     said = table({"one": ONE, "another": replace(ONE, optimizer="SGD")}).splitlines()
     assert [line.split()[0] for line in said] == ["GiB", "one", "another"]
+    assert said[0].split()[1:] == ["forward", "backward", "optimizer", "peak", "where"]
     assert said[1].endswith("backward, embedding")
 
 

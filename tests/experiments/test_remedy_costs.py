@@ -13,6 +13,7 @@ ONE = LlamaStep(model="llama-3.2-1b", s=64, gpu="a100-80gb")
 LAYERS, V, D, F = 16, 128_256, 2048, 8192
 
 
+@pytest.mark.long
 def test_flops_are_those_of_the_products():
     step = replace(ONE, s=128)
     in_blocks = LAYERS * (2 * D * D + 2 * D * D // 4 + 3 * D * F)
@@ -27,6 +28,7 @@ def test_flops_are_those_of_the_products():
     assert flops(replace(step, micro_batches=3)) == 3 * flops(step)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("changed", [{"is_checkpointed": True}, {"loss": "chunks, fused", "rank": 8}])
 def test_two_blocks_tell_what_all_compute(changed):
     step = replace(GIVEN, s=64, offload="activations", **changed)

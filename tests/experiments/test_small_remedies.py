@@ -33,6 +33,7 @@ T = 1024
 SEEDS = 16  # bytes that an H200's flash attention keeps, two of uint64
 
 
+@pytest.mark.long
 def test_gradients_that_are_gone_are_in_neither_instant():
     changes = set_to_none()
     model = Llama.from_name("llama-3.2-1b", device="meta")
@@ -41,6 +42,7 @@ def test_gradients_that_are_gone_are_in_neither_instant():
     assert changes["peak"].saved_bytes == gradients  # the loss's backward, where no other gradient is there yet
 
 
+@pytest.mark.long
 def test_logits_without_a_name_are_two_bytes_a_number_less():
     changes = logits_let_go()
     assert {change.saved_bytes for change in changes.values()} == {2 * 2048 * SIZES["llama-3.2-1b"]["vocabulary_size"]}
@@ -117,11 +119,13 @@ def test_a_list_of_losses_holds_graphs_where_none_was_walked():
     assert list_of_losses(".detach()") == 4
 
 
+@pytest.mark.long
 def test_a_sum_of_losses_holds_nothing_once_backward_is_through():
     assert sum_of_losses() == 0
     assert sum_of_losses(trains=False) == OUTPUTS + 4 * B * D
 
 
+@pytest.mark.long
 def test_a_hook_keeps_outputs_and_detach_does_not_help():
     stack = LinearStack(device="meta")
     n_layers = sum(isinstance(module, nn.Linear) for module in stack.modules())

@@ -76,6 +76,8 @@ class Case:
         self.readings = gpt_steps(env.gpu, self.size, model=model, **settings)
 
 
+@pytest.mark.long
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("size", "variant", "card"), CASES)
 def test_a_gpt_trains_as_the_recorded_one(size, variant, card):
     case, recorded = Case(size, variant), load(f"gpt2_{size}_{variant}", card)
@@ -146,6 +148,7 @@ def plain_script(gpu, model, optimizer, scaler, n_steps):
     return logits
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:nothing is computed")  # the scaler asks whether a gradient is infinite
 @pytest.mark.parametrize("scaler", [False, True])
 @pytest.mark.parametrize("form", ADAMW)

@@ -84,6 +84,7 @@ def test_a_thousand_settings(module):
     assert hold(module, 1_000, seed=7) > 100  # of heads that divide the width, say
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("module", ["mlp", "phases"])
 def test_some_settings(module):
     assert hold(module, 8, seed=11) > 2

@@ -28,6 +28,7 @@ def answer_of(explorer, **changed):
     return json.loads(json.dumps(explorer.answer))
 
 
+@pytest.mark.long
 def test_it_predicts_what_the_simulated_gpu_accounts_for(explorer):
     for changed in ({"regions": "every k-th block", "k": 5}, {"regions": "sqrt(L) segments", "policy": "keep matmuls"}):
         answer = answer_of(explorer, **SMALL | changed)
@@ -35,6 +36,7 @@ def test_it_predicts_what_the_simulated_gpu_accounts_for(explorer):
         assert explorer.predict(explorer.value | SMALL | changed) == answer["terms"]
 
 
+@pytest.mark.long
 def test_the_answer_has_both_steps_and_is_small(explorer):
     timeline = answer_of(explorer)["timeline"]
     assert timeline["outline"]["name"] == WITHOUT
@@ -56,6 +58,7 @@ def test_without_regions_there_is_no_second_step(explorer):
     assert len(explorer.predict(explorer.value | SMALL | {"regions": "none", "policy": OPTIMAL})) == len(MOMENTS)
 
 
+@pytest.mark.long
 def test_what_is_saved_and_added_is_said_in_bytes_and_flops():
     assert remark(CheckpointedStep(regions="k segments", k=3).run()) == (
         "Saves 4,142,924,064 bytes (3.86 GiB) at the end of forward; saves 4,142,924,064 bytes (3.86 GiB) at the peak. "
@@ -79,10 +82,12 @@ def test_keeping_too_much_takes_more_than_no_checkpoint():
     assert "Computes 0 GFLOP again: 0.0% of" in said
 
 
+@pytest.mark.long
 def test_few_flops_have_digits_too():
     assert "Computes 1.82 GFLOP again" in remark(CheckpointedStep(b=1, s=16).run())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("changed", "message"),
     [

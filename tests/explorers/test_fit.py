@@ -29,6 +29,7 @@ def start_of(explorer, **changed):
     return {symbol: control.default for symbol, control in explorer.controls.items()} | changed
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "changed",
     [
@@ -56,6 +57,7 @@ def test_it_predicts_what_the_simulated_gpu_accounts_for(explorer, changed):
         assert answer["terms"][term["stage"]][term["name"]] == term["size"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("changed", "is_elsewhere"), [(CHUNKS, False), ({"is_checkpointed": True}, True)], ids=["chunks", "logits"]
 )
@@ -84,6 +86,7 @@ def test_a_gpt_2_beyond_its_context_is_said_to_be_so(explorer):
     assert "own context" not in explorer.answer_at(start_of(explorer, **SMALL))["remark"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "small", [SMALL, pytest.param({**GPT, "model": "gpt2-xl"}, marks=pytest.mark.nightly)], ids=str
 )
@@ -98,7 +101,6 @@ def test_what_is_tried_brings_what_it_says(explorer, small):
     assert prices == sorted(prices)
 
 
-@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("symbol", "before", "after", "costs"),
     [
@@ -128,6 +130,7 @@ def test_every_change_has_a_price():
         assert {price(symbol, before, after) for before in options for after in options} <= set(PRICES)
 
 
+@pytest.mark.long
 def test_the_way_back_is_not_named_among_remedies(explorer):
     settings = start_of(explorer, **SMALL, **CHUNKS)
     ways = {change.name: change.is_remedy for change in brought(settings)}
@@ -183,6 +186,7 @@ def test_what_excludes_each_other_is_a_sentence(explorer, changed, reason, error
     assert repr(explorer.table()).endswith(reason)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
@@ -238,11 +242,13 @@ def test_every_gpu_has_its_size(explorer):
     assert list(capacity["bytes"]) == gpus == explorer.controls["gpu"].enabled
 
 
+@pytest.mark.long
 def test_what_a_page_gets_is_small(explorer):
     assert len(json.dumps(explorer.answer_at(start_of(explorer, **SMALL)))) < 60_000
     assert len(json.dumps(explorer.spec)) < 50_000
 
 
+@pytest.mark.long
 def test_the_plain_table_reads_alone(explorer):
     explorer.value = start_of(explorer, **SMALL)
     text = repr(explorer.table())

@@ -28,6 +28,7 @@ def test_a_page_stores_every_setting(explorer):
     assert list(range(control.minimum, control.maximum + 1, control.step)) == list(PASSES)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("s", PASSES)
 def test_what_the_program_asks_for_does_not_depend_on_the_setting(explorer, s):
     for conf, passes in zip(SETTINGS.values(), PASSES[s].split(), strict=True):

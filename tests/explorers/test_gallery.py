@@ -30,6 +30,7 @@ def test_it_has_the_explorers_of_all_chapters_and_no_other():
     assert {shown.make.__name__ for shown in GALLERY.values()} == {f"{name}_explorer" for name in GALLERY}
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:PyTorch .* runs here, and a simulated GPU follows")
 @pytest.mark.parametrize("name", [name for name in GALLERY if name != "fragmentation"])  # its card is no other's
 def test_an_account_says_whose_rules_it_follows(name, monkeypatch):
@@ -65,6 +66,7 @@ def test_all_stops_are_those_of_logarithmic_sliders():
         list(shown.settings(shown.make()))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", GALLERY)
 def test_the_table_that_a_chapter_stores_is_the_explorers(name):
     """The cell is live, so nbval does not compare it; pages without scripts and paper show this table."""
@@ -107,6 +109,7 @@ IDLE = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", GALLERY)
 def test_which_controls_have_no_effect(name):
     """At these settings the named controls change neither the prediction nor the account; the others are used."""

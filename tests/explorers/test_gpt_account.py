@@ -8,6 +8,7 @@ from every_byte.widget.settings import of_the_account
 from utils.explorers import gpt
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:PyTorch .* runs here, and a simulated GPU follows the rules:UserWarning")
 def test_an_account_is_kept_for_the_rules_and_the_kernels_that_it_was_taken_with(monkeypatch):
     explorer = gpt.gpt_explorer()

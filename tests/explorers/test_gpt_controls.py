@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from every_byte.gpu.memory.specs import find_spec
 from every_byte.gpu.operators.indexing import FEW_INDICES
 from every_byte.widget.stages import reasons_beyond
@@ -31,6 +33,7 @@ def test_the_limit_is_that_of_the_kernel():
         assert reasons_beyond({last: explorer.limits[last]}, letters, names) == {last: MANY_TOKENS.reason}
 
 
+@pytest.mark.long
 def test_a_slider_that_comes_back_finds_the_account_and_the_verdict_of_before():
     """Of a GPU by name: of any other, as this machine's own, each is taken anew."""
     small = {"b": 1, "s": 16}

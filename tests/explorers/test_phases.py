@@ -37,6 +37,7 @@ def test_it_opens_on_the_published_figures(explorer):
     assert found.remark == "The second iteration peaks in step, at 57,715,712 bytes (55 MiB)."
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("d", [100, 128])
 def test_every_combination_of_choices_is_as_predicted(explorer, d):
     sizes = {"L": 20, "b": 64, "d": d, "f": 5}

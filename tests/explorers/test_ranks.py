@@ -79,10 +79,11 @@ def test_what_it_says_of_the_engines(explorer):
     assert said(stage="3, weights kept").startswith("16 GPUs. FSDP2 with reshard_after_forward=False, ")
     assert said(stage="1") == (
         "16 GPUs. DDP and ZeroRedundancyOptimizer, tensor parallel over 2 ranks. ZeroRedundancyOptimizer deals out "
-        "whole parameters, not 1/n of each: rank 0's state is larger by 46,340,440 bytes (44.2 MiB)."
+        "whole parameters, not 1/n of each, so rank 0's state is larger by 46,340,440 bytes (44.2 MiB)."
     )
 
 
+@pytest.mark.long
 def test_a_rank_may_get_less_than_its_share(monkeypatch):
     monkeypatch.setitem(SHAPES, "small", {"L": 3, "d": 256, "a": 8, "V": 4096})
     said = remark(MeshStep(model="small", t=2, stage="1", n=3, b=1, s=64).run())
@@ -96,7 +97,7 @@ def test_where_the_figure_reserves_other_bytes_than_the_verdict_it_is_said(explo
         answer = explorer.answer_at(settings)
         in_the_figure = max(answer["timeline"]["reserved"])
         assert (in_the_figure != step_of(explorer, settings).run().fit().needed_bytes) == differs
-        assert (f"which reserves {exact(in_the_figure)} at most; " in answer["remark"]) == differs
+        assert (f"which reserves {exact(in_the_figure)} at most. " in answer["remark"]) == differs
 
 
 @pytest.mark.nightly
@@ -123,7 +124,7 @@ def test_the_answers_that_chapter_6_gives_to_its_questions(changed, fits):
 def test_stage_2_is_predicted_alone(explorer):
     answer = explorer.answer_at(start_of(explorer) | SMALL | {"stage": "2"})
     assert answer["terms"] is None
-    assert answer["error"].startswith("PyTorch has no engine for ZeRO's stage 2: the prediction stands alone.")
+    assert answer["error"].startswith("PyTorch has no engine for ZeRO's stage 2, so there is only the prediction.")
     assert set(explorer.predict(start_of(explorer) | SMALL | {"stage": "2"})) == set(MOMENTS)
 
 
@@ -170,12 +171,14 @@ def test_every_gpu_has_its_workspaces_and_its_size(explorer):
         assert explorer.controls["gpu"].letters(name) == {"W": spec.cublas_workspace_bytes}
 
 
+@pytest.mark.long
 def test_what_a_page_gets_is_small(explorer):
     answer = explorer.answer_at(start_of(explorer) | SMALL)
     assert len(json.dumps(answer)) < 50_000
     assert len(json.dumps(explorer.spec)) < 100_000
 
 
+@pytest.mark.long
 def test_the_plain_table_reads_alone(explorer):
     explorer.value = start_of(explorer) | SMALL
     text = repr(explorer.table())

@@ -201,3 +201,17 @@ def test_predictions_and_by_how_much_they_are_off():
     ]
     assert sorted(patch.get_width() for patch in figure.axes[0].patches) == [9, 10, 10, 20, 20, 21]
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["one", "two"]
+
+
+def test_a_line_shows_what_is_held_between_steps():
+    peaks = {"one": (9 * GiB, 10 * GiB, 10 * GiB), "two": (21 * GiB, 20 * GiB, 20 * GiB)}
+    figure = predicted_beside("Off", peaks, {"one": (GiB - 312, GiB), "two": (2 * GiB, 2 * GiB)})
+    axes = figure.axes[0]
+    assert [line.get_xdata()[0] for line in axes.lines] == [1, 2]
+    assert [words for text in axes.texts if (words := text.get_text().strip()).startswith("between")] == [
+        "between steps 1.000, estimate off by -312 bytes",
+        "between steps 2.000, estimate off by 0 bytes",
+    ]
+    assert axes.get_xlabel() == "GiB requested, at the peak and between steps"
+    names = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert names.count("between steps, simulated") == 1

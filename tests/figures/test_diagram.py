@@ -70,6 +70,14 @@ def test_a_colour_named_as_a_tone_of_text_leaves_that_one_alone():
     assert rules == ["#23272d", "#dde2e7"], "on light pages, and on dark ones"
 
 
+def test_an_area_has_its_points_and_its_colour():
+    diagram = Diagram("", 100)
+    diagram.area([(0, 10), (20.5, 10), (20.5, 30)], "activations")
+    [area] = parsed(diagram).findall(f"{SVG}polygon")
+    assert area.get("points") == "0,10 20.5,10 20.5,30"
+    assert area.get("class") == f"eb-d-fill-{CATEGORIES['activations']}"
+
+
 def test_the_sides_of_a_box():
     box = Box(10, 20, 80, 40)
     assert (box.left, box.right, box.top, box.bottom) == ((10, 40), (90, 40), (50, 20), (50, 60))

@@ -73,7 +73,7 @@ def matrix():
 
 def test_what_an_operation_reads_twice_is_said_once():
     diagram = chain_graph(*graph_of(lambda x: x * x, matrix()))
-    assert diagram.alt.endswith("Between them wait: other = self 3 × 3, 36 B, for Mul.")
+    assert diagram.alt.endswith("Kept in between: other = self 3 × 3, 36 B, for Mul.")
     assert diagram.svg().count("<polyline") == 2
     squared = chain_graph(*graph_of(lambda x: x.exp().square() * 1, matrix()))
     assert "for Exp and Pow" in squared.alt

@@ -8,14 +8,22 @@ import torch
 from diagrams import too_wide
 from torch import nn
 
-from utils import LinearStack, SavedTensorContext
+from every_byte.remedies.policies import COMPUTE_INTENSIVE
+from utils import LinearStack, SavedTensorContext, SimulatedGPU
+from utils.experiments import rank_steps
+from utils.experiments.block_stack import Stack
+from utils.experiments.llama_step import LlamaStep
+from utils.figures.allocator_diagram import allocator_levels
 from utils.figures.block_diagram import block_tensors
 from utils.figures.diagram import Diagram
 from utils.figures.graph_diagram import chain_graph, product_graph, two_layers
 from utils.figures.llama_diagram import llama_block
 from utils.figures.mlp_diagram import dropout_places, mlp_guess, mlp_tensors
-from utils.figures.ranks_diagram import split_block, three_exchanges
+from utils.figures.places_diagram import four_places
+from utils.figures.ranks_diagram import kept_of_models, placements, split_block, three_exchanges
+from utils.figures.references_diagram import references
 from utils.figures.segments_diagram import segments_held
+from utils.figures.selective_diagram import plain_and_selective
 from utils.figures.shards_diagram import gathered_frames, zero_stages
 from utils.formulas.block import ATTENTIONS
 from utils.formulas.llama_settings import LlamaSettings
@@ -38,7 +46,14 @@ def long_names():
     return chain_graph(y, saved.rows(y))
 
 
+def levels():
+    with SimulatedGPU("a100-80gb") as gpu:
+        return allocator_levels(gpu, torch.empty(1_000_000, dtype=torch.uint8, device=gpu.device))
+
+
 DIAGRAMS = {
+    "levels": levels,
+    "references": references,
     "product": lambda: product_graph(b=64, d=100, d_out=100),
     "two layers": lambda: two_layers(b=64, d=100),
     "chain": chain,
@@ -51,18 +66,26 @@ DIAGRAMS = {
     "one block": lambda: block_tensors(attention="explicit", autocast=True, half="float16", dropout=True, **BLOCK),
     "softsign": lambda: block_tensors(activation="Softsign", dropout=True, autocast=True, **BLOCK),
     "kernels": lambda: block_tensors(attention=("efficient", "cudnn"), **BLOCK),
+    "placements": placements,
     "exchanges": three_exchanges,
     "a block on a rank": lambda: split_block(t=8, **BLOCK | {"d": 12288, "a": 96}),
     "a sequence on ranks": lambda: split_block(t=2, sequence=True, **BLOCK),
     "a Llama's block": lambda: llama_block(LlamaSettings(), d=16384, a=128, g=8, f=53248),
+    "places": lambda: four_places(
+        LlamaStep(model="llama-3.2-1b", s=4096, is_checkpointed=True, optimizer="AdamW, foreach", gpu="rtx3090-24gb")
+    ),
     "segments": segments_held,
     "one layer": lambda: segments_held(1, (1,)),
+    "a selective checkpoint": lambda: plain_and_selective(Stack(kind="explicit", L=1).region(), COMPUTE_INTENSIVE),
     "stages": lambda: zero_stages(4),
     "stages of eight": lambda: zero_stages(8),
-    "gathered": lambda: gathered_frames(s=1024, d=1600, a=25, L=48, V=50304, n=8),
+    "gathered": lambda: gathered_frames(48),
+    "kept of models": lambda: kept_of_models(rank_steps.kept_of_models(), ("80 GB", 84_510_769_152)),
 }
 
 
+@pytest.mark.long
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", DIAGRAMS)
 def test_it_can_be_read(name):
     diagram = DIAGRAMS[name]()

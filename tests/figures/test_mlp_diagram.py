@@ -55,7 +55,7 @@ def test_each_column_is_its_formula(letters):
 
 
 @pytest.mark.parametrize("letters", LETTERS)
-def test_where_dropout_stands(letters):
+def test_the_places_of_dropout(letters):
     diagram, (small, large) = dropout_places(**letters), sizes(letters, 1, 4)
     assert kept(diagram) == {
         f"x  {small}": ["W₁", "W₁"],
@@ -72,4 +72,4 @@ def test_where_dropout_stands(letters):
 
 
 def test_with_gelu_dropout_inside_keeps_no_tensor_more():
-    assert "dropout behind φ: x, h, g̃, m are kept" in dropout_places("gelu", **LETTERS[0]).alt
+    assert "dropout after φ: x, h, g̃, m are kept" in dropout_places("gelu", **LETTERS[0]).alt

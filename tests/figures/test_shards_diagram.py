@@ -5,7 +5,6 @@ import re
 import pytest
 from diagrams import words
 
-from every_byte.units import short
 from utils.figures.shards_diagram import bytes_per_weight, gathered_frames, zero_stages
 from utils.formulas.data_parallel import STAGES, gathered, gathered_at_peak, rank_states
 from utils.formulas.settings import GPTSettings
@@ -31,28 +30,30 @@ def test_a_rank_s_part_is_filled():
 
 
 @pytest.mark.parametrize("changed", [{}, {"d": 1600, "a": 25, "L": 48}, {"s": 128}])
-def test_the_frames_say_what_the_closed_form_gives(changed):
+def test_the_boxes_of_the_frames_are_what_the_closed_form_adds_up(changed):
     letters, settings = LETTERS | changed, GPTSettings()
     L, d, V, s = (letters[letter] for letter in "LdVs")
-    R, B = 4 * (d * (V + s) + d), 4 * (12 * d**2 + 2 * d)
-    said = words(gathered_frames(**letters))
-    sums = {
-        "2R": 2 * R,
-        "2R + 2B": 2 * R + 2 * B,
-        "R + 3B": R + 3 * B,
-        "R + B": R + B,
-        f"R + {L + 2}B": R + (L + 2) * B,
-    }
-    for name, n_bytes in sums.items():
-        assert said[said.index(name) + 1] == short(n_bytes)
-    assert sums["2R + 2B"] == gathered(settings, "first block").bytes(**letters)
-    assert sums["R + 3B"] == gathered(settings, "last block").bytes(**letters)
-    assert sums[f"R + {L + 2}B"] == gathered_at_peak(settings, reshard_after_forward=False, **letters)[1]
-    assert f"{L - 1} B" in said
+    sizes = {"R": 4 * (d * (V + s) + d), "B": 4 * (12 * d**2 + 2 * d)}
+    frames = boxes_of(gathered_frames(L))
+    held = [
+        sum(int(number or 1) * sizes[letter] for number, letter in re.findall(r"(\d+)? ?([RB])\b", " ".join(boxes)))
+        for boxes in frames
+    ]
+    assert held[0] == 2 * sizes["R"]
+    assert held[1:4] == [gathered(settings, m).bytes(**letters) for m in ("first block", "last block", "head")]
+    assert held[4] == gathered_at_peak(settings, reshard_after_forward=False, **letters)[1]
 
 
-def test_the_boxes_of_a_frame_make_up_its_sum():
-    said = words(gathered_frames(**LETTERS))
-    frame = said[said.index("2R") + 2 : said.index("2R + 2B")]
-    assert frame == ["block 1", "gathered", "R", "buffer R", "B", "buffer B"]
-    assert said[said.index("R + 3B") - 4 : said.index("R + 3B")] == ["R", "buffer B", "B", "buffer B"]
+def boxes_of(diagram):
+    """What is written in the boxes of each frame, from below."""
+    said = words(diagram)
+    starts = [number for number, text in enumerate(said) if re.match(r"\d: ", text)]
+    return [said[start + 2 : end] for start, end in zip(starts, [*starts[1:], len(said)], strict=True)]
+
+
+def test_a_buffer_is_dashed_and_weights_are_filled():
+    diagram = gathered_frames(12)
+    assert boxes_of(diagram)[1] == ["R", "buffer R", "B", "buffer B"]
+    in_buffers = sum(text.startswith("buffer") for text in words(diagram))
+    assert diagram.svg().count("stroke-dasharray") == in_buffers == 8
+    assert "2: block 1 gathered: R + buffer R + B + buffer B; " in diagram.alt

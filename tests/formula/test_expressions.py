@@ -79,6 +79,7 @@ def test_values_stay_exact_beyond_floats():
     assert Expression("b*s/3").value({"b": 3 * (10**30 + 1), "s": 1}) == 10**30 + 1
 
 
+@pytest.mark.long
 @given(letters=settings)
 def test_what_is_written_out_reads_as_the_same(letters):
     letters = {letter: value + 1 for letter, value in letters.items()}
@@ -92,6 +93,7 @@ def test_a_size_is_written_as_expression_reads_it():
     assert written == "3*b*s/2/t - 4*b + 1 + up(d/t, 1)/t"
 
 
+@pytest.mark.long
 @given(letters=settings)
 def test_monomials_add_up(letters):
     letters = {letter: value + 1 for letter, value in letters.items()}

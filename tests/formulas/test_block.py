@@ -69,6 +69,7 @@ def settings(attention):
         }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("attention", ATTENTIONS)
 def test_random_shapes_term_by_term(attention):
     n_exact = 0
@@ -86,6 +87,7 @@ def test_random_shapes_term_by_term(attention):
     assert n_exact == PER_ATTENTION
 
 
+@pytest.mark.long
 def test_two_threads_do_not_take_each_others_kernels():
     """As when a reader moves an explorer's slider while cells still run: what is allowed is one setting for both."""
     found = {"flash": [], "efficient": []}

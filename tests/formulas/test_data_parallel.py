@@ -92,6 +92,7 @@ def parts_at(trace, mark):
     return {name: n for name, n in Ledger.at(trace, mark).parts.items() if name in STATES}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stage", ENGINES)
 @pytest.mark.parametrize("seed", range(6))
 def test_a_rank_s_states(seed, stage):
@@ -102,6 +103,7 @@ def test_a_rank_s_states(seed, stage):
     assert parts_at(trace, "step 3 backward") == formula.by_term(**letters)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("moment", ["after forward", "in the loss"])
 @pytest.mark.parametrize("stage", ENGINES)
 @pytest.mark.parametrize("seed", range(8))
@@ -148,6 +150,7 @@ GPT2 = {  # stage, bucket views, reshard_after_forward: what is held at the peak
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("way", "expected"), GPT2.items(), ids=str)
 def test_the_peak_of_gpt2_on_eight_ranks(way, expected):
     """The peak is in the loss; each of its rows belongs to one term."""
@@ -163,6 +166,7 @@ def test_the_peak_of_gpt2_on_eight_ranks(way, expected):
         assert peak.parts["optimizer state"] == 2 * 4 * 50304 * 768 + 4
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rank", [0, 1, 2])
 def test_the_shares_of_the_others(rank):
     """7 rows of 3 each over 3 ranks are 3, 3 and 1: parameters and gradients are padded, Adam's averages are not."""
@@ -185,6 +189,7 @@ def gathered_levels(trace, begin, end):
     return [Ledger.at(trace, position).parts.get("gathered parameters", 0) for position in positions]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("reshard", [None, True, False])
 @pytest.mark.parametrize("sizes", [dict(L=2, V=64), dict(L=3, V=5001), dict(L=4, V=300)], ids=str)
 def test_what_is_gathered(sizes, reshard):

@@ -35,6 +35,7 @@ def drawn(n):
         yield sizes | {"V": draw.randint(1, 200)}, draw.random() < 0.5, draw.choice(["sdpa", "explicit"])
 
 
+@pytest.mark.long
 def test_parameters_of_random_shapes():
     for sizes, bias, kind in drawn(60):
         model = GPT(*(sizes[letter] for letter in "VsdLa"), device="meta", bias=bias, kind=kind)

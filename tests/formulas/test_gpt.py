@@ -75,6 +75,8 @@ def train(letters, model, precision, training, gpu_name):
     return gpu.trace, held
 
 
+@pytest.mark.long
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(N_DRAWN))
 def test_every_byte_at_each_moment(seed):
     letters, *rest = settings(seed)
@@ -114,6 +116,7 @@ def large_vocabulary(seed):
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(N_LARGE))
 def test_the_peak_of_models_with_a_large_vocabulary(seed):
     letters, *rest = large_vocabulary(seed)

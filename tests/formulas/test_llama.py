@@ -129,6 +129,7 @@ class Moments:
         return first + levels.index(max(levels))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(N_DRAWN))
 def test_every_byte_at_each_moment(seed):
     letters, *rest = draw(seed)
@@ -147,6 +148,7 @@ def test_every_byte_at_each_moment(seed):
         agrees(form(held), letters, Ledger.at(trace, position))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SIZES)
 def test_the_count_is_the_models(name):
     model, sizes = Llama.from_name(name, device="meta", context_length=2), SIZES[name]
@@ -166,6 +168,7 @@ def test_the_draw_meets_every_choice():
     assert {train_with["optimizer"] for *_, train_with, _ in drawn} == {"fused", "foreach", "loop"}
 
 
+@pytest.mark.long
 def test_every_kind_of_attention_is_drawn():
     drawn = [draw(seed) for seed in OF_EACH_KIND]
     assert {attention_of(train(*one)[0], one[1]["kind"]) for one in drawn} == set(ATTENTIONS)

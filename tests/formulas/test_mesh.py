@@ -31,6 +31,7 @@ def drawn(seed, n_ways):
         )  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(3, 12))])
 def test_every_byte_of_a_rank(seed):
     for step in drawn(seed, 10):
@@ -66,7 +67,6 @@ def test_all_stages_have_the_same_moments():
     assert {tuple(held_on_mesh(MeshSettings(stage=stage))) for stage in STAGES} == {MOMENTS}
 
 
-@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("setting", "message"),
     [

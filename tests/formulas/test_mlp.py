@@ -55,6 +55,7 @@ class TestRecordedOnCUDA:
         assert recording()["torch"].startswith("2.13.0+cu")
         assert {case["activation"] for case in recording()["cases"]} == set(LABELS)
 
+    @pytest.mark.sampled(4)
     @pytest.mark.parametrize("label", LABELS)
     def test_terms_are_what_cuda_keeps(self, label):
         cases = [case for case in recording()["cases"] if case["activation"] == label]
@@ -66,6 +67,7 @@ class TestRecordedOnCUDA:
             assert formula.by_term(**letters) == formula.account(SavedTensor(*row) for row in case["rows"])
             assert formula.bytes(**letters) == case["saved_bytes"]
 
+    @pytest.mark.sampled(4)
     @pytest.mark.parametrize("label", LABELS)
     def test_the_allocator_agrees(self, label):
         for case in recording()["cases"]:
@@ -96,6 +98,7 @@ def small(label, **changes):
 
 
 class TestAgainstAutograd:
+    @pytest.mark.long
     @given(setting=settings())
     @example(setting=small("SiLU(inplace=True)"))
     @example(setting=small("RReLU(inplace=True)", bias=False))
@@ -113,6 +116,7 @@ class TestAgainstAutograd:
         assert formula.account(rows) == predicted
         assert sum(predicted.values()) == formula.bytes(b=b, s=s, d=d, e=dtype.itemsize) == saved_bytes
 
+    @pytest.mark.sampled(4)
     @pytest.mark.parametrize("label", LABELS)
     @pytest.mark.parametrize("dropout", [None, 0.2])
     def test_on_the_simulated_gpu(self, label, dropout):
@@ -126,6 +130,7 @@ class TestAgainstAutograd:
         assert formula.compare(rows, b=3, s=7, d=5, e=2).is_exact
         assert formula.bytes(b=3, s=7, d=5, e=2) == saved_bytes
 
+    @pytest.mark.long
     @given(setting=settings(), s=st.integers(1, 300), d=st.integers(1, 90))
     @example(setting=small("ReLU", sizes=(1, 9, 1), dtype=torch.float64, bias=False), s=299, d=89)
     def test_drawn_settings_on_the_simulated_gpu(self, setting, s, d):
@@ -137,6 +142,7 @@ class TestAgainstAutograd:
             forward = mlp_forward(gpu, b=b, s=s, d=d, dtype=setting["dtype"], **chosen)
         assert mlp_saved(**chosen).compare(forward.rows, b=b, s=s, d=d, e=setting["dtype"].itemsize).is_exact
 
+    @pytest.mark.sampled(4)
     @pytest.mark.parametrize("label", [label for label in LABELS if "inplace" not in label])
     def test_dropout_inside_on_the_simulated_gpu(self, label):
         name, make = variants()[label]

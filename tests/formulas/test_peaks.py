@@ -77,6 +77,7 @@ def requested_peak(run) -> int:
     return max(run.trace.totals(after=run.after, until=run.until)[0])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("remedies", "moment"), REMEDIES, ids=str)
 def test_the_peak_is_one_of_the_moments(remedies, moment):
     step = LlamaStep(**remedies)
@@ -84,6 +85,7 @@ def test_the_peak_is_one_of_the_moments(remedies, moment):
     assert peak(step.held, **step.letters) == (moment, requested_peak(step.run()))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [0, 1], ids=["gpt2", "gpt2-xl"])
 @pytest.mark.parametrize(("remedies", "moments"), REMEDIES_OF_GPT, ids=str)
 def test_the_peak_of_a_gpt_is_one_of_the_moments(number, remedies, moments):
@@ -150,7 +152,6 @@ def test_adafactor_s_step_is_a_lower_bound(step):
         assert more == 0
 
 
-@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("settings", "why"),
     [

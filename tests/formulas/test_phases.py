@@ -31,6 +31,7 @@ def check(*, frozen, relu, optimizer, **letters):
     assert predicted == simulated(frozen=frozen, relu=relu, optimizer=optimizer, **letters)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("frozen", FROZEN)

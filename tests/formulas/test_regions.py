@@ -87,6 +87,8 @@ def agrees_at(formula, letters, trace, position):
     agrees(formula, letters, Ledger.at(trace, position))
 
 
+@pytest.mark.long
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(N_DRAWN))
 def test_every_row_after_forward_and_at_both_moments_of_backward(seed):
     letters, *rest = drawn(seed)

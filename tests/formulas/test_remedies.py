@@ -93,6 +93,7 @@ def is_large(step: RemedyStep) -> bool:
     return step.optimizer != "AdamW, 8-bit" or d // a * g * (step.rank or d) >= 4096
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(N_DRAWN))
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_byte_at_each_moment(family, seed, monkeypatch):

@@ -51,6 +51,7 @@ def how(attention, s):
     return {"context_length": s}, sdpa_kernel(BACKENDS[attention])
 
 
+@pytest.mark.long
 @EACH_T
 @SEQUENCE
 @pytest.mark.parametrize("attention", ["explicit", "flash", "efficient"])
@@ -73,6 +74,7 @@ def test_a_block_on_each_number_of_ranks(t, sequence, attention):
         assert comparison.accounted_bytes == saved.saved_tensor_mem
 
 
+@pytest.mark.long
 @EACH_T
 @SEQUENCE
 def test_a_block_with_selective_recomputation(t, sequence):
@@ -97,6 +99,7 @@ def test_a_block_with_selective_recomputation(t, sequence):
         assert paper == 34 * s * b * d // t
 
 
+@pytest.mark.long
 @EACH_T
 @SEQUENCE
 @pytest.mark.parametrize("core", [True, False], ids=["kept", "selective"])
@@ -187,6 +190,7 @@ def test_one_rank_is_the_whole():
     assert one.title.endswith("core checkpointed, a rank of t: kept for backward")
 
 
+@pytest.mark.long
 @EACH_T
 @pytest.mark.parametrize("core", [True, False], ids=["kept", "selective"])
 @pytest.mark.parametrize("way", ["tensor", "sequence", "gathered again"])

@@ -16,6 +16,8 @@ def held(cards, names=()):
     return [one for one in jobs(names, cards=cards) if one in RECORDINGS]
 
 
+@pytest.mark.long
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("one", held(tuple(GPUS), ["*_by_architecture"]), ids=lambda one: one.key)
 def test_what_differs_between_architectures(one):
     found = outcome(one, RECORDINGS[one])
@@ -39,6 +41,8 @@ def test_every_case_on_each_card(card, share):
     assert not parting
 
 
+@pytest.mark.long
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("card", "mode"), [(card, mode) for card in GPUS if card != "a100" for mode in samples.modes_of(card)]
 )

@@ -54,6 +54,7 @@ def runs_on(capacity_bytes, way) -> int | None:
         return None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", WAYS)
 def test_what_two_steps_need_is_what_six_reserve(way):
     found = fit(train(A100, way, n_steps=2).trace, A100, **STEP_2)
@@ -62,6 +63,7 @@ def test_what_two_steps_need_is_what_six_reserve(way):
     assert found.margin_bytes == A100.total_bytes - A100.context_bytes - found.needed_bytes
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", WAYS)
 def test_the_least_that_would_do_runs_and_a_segment_step_less_does_not(way):
     trace = train(A100, way, n_steps=2).trace

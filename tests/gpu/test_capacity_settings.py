@@ -68,6 +68,7 @@ def runs_on(capacity_bytes, settings) -> bool:
     return True
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_what_two_steps_need_is_what_six_reserve(trace, settings):
     found = fit(trace, A100, **STEP_2, settings=settings)
@@ -75,6 +76,7 @@ def test_what_two_steps_need_is_what_six_reserve(trace, settings):
     assert (found.fits, found.n_retries, found.settings) == (True, 0, settings)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_the_least_that_would_do_runs_and_a_segment_step_less_does_not(trace, settings):
     found = fit(trace, of_capacity(4 * MiB), **STEP_2, settings=settings)
@@ -227,6 +229,7 @@ def random_settings(pick) -> str:
     return ",".join(f"{name}:{value}" for name, value in chosen.items() if value is not None)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(150))
 def test_random_steps_by_random_settings_as_naive_replays_have_it(seed):
     pick = random.Random(seed)
@@ -246,6 +249,7 @@ def test_random_steps_by_random_settings_as_naive_replays_have_it(seed):
                 assert naive(trace, of_capacity(found.needed_bytes), settings) is not None
 
 
+@pytest.mark.long
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(120))
 def test_what_expandable_segments_need_has_room_for_their_addresses(seed):

@@ -83,7 +83,7 @@ def test_types_are_told_apart():
             x = torch.zeros(3, 4, 5, dtype=dtype, device=gpu.device)
             torch.bmm(x, x.mT)
             x + x
-    ran = set(gpu.trace.operators)
+    ran = set(gpu.trace.notes.operators)
     assert {f"aten::bmm {kind}" for kind in ("float32", "float64", "complex", "16-bit")} <= ran
     assert {f"aten::add.Tensor {kind}" for kind in ("float32", "float64", "complex", "16-bit")} <= ran
 
@@ -93,7 +93,7 @@ def test_a_composite_is_noted_as_well_as_its_parts():
     with SimulatedGPU("a100-80gb") as gpu:
         q = torch.zeros(2, 4, 64, 32, dtype=torch.bfloat16, device=gpu.device)
         torch.nn.functional.scaled_dot_product_attention(q, q, q)
-    ran = set(gpu.trace.operators)
+    ran = set(gpu.trace.notes.operators)
     assert "aten::scaled_dot_product_attention 16-bit" in ran
     assert "aten::_scaled_dot_product_flash_attention 16-bit" in ran
 
@@ -102,14 +102,14 @@ def test_views_need_no_recording(gpu):
     """They allocate nothing on any device: that is in their schema."""
     x = torch.zeros(1, 3, 4, device=gpu.device)
     x.squeeze(0).transpose(0, 1).unsqueeze(-1)[:2]
-    assert set(gpu.trace.operators) == {"aten::zeros"}
+    assert set(gpu.trace.notes.operators) == {"aten::zeros"}
 
 
 def test_what_a_card_runs_and_this_refuses_is_noted(gpu):
     x = torch.randn(8, device=gpu.device)
     with pytest.raises(RuntimeError, match="shape of a result"):
         (x > 0).nonzero()
-    ((place, _),) = gpu.trace.refused.items()
+    ((place, _),) = gpu.trace.notes.refused.items()
     assert place.startswith("aten::nonzero at ")
     assert "test_evidence.py:" in place
 

@@ -18,6 +18,7 @@ def test_every_covered_case_is_here():
     assert len(FILES) == 94 + 48
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(("name", "card"), FILES)
 def test_marks_and_events_are_those_of_cuda(name, card):
     recording = load(name, card)
@@ -30,6 +31,7 @@ def test_marks_and_events_are_those_of_cuda(name, card):
     assert sum(Ledger.at_peak(run.gpu.trace).parts.values()) == max(mark["peak"] for mark in run.marks)
 
 
+@pytest.mark.long
 def test_a_second_run_in_the_same_process_gives_the_same():
     first, second = (run_case(cases("cases")["chain_relu"], "a100") for _ in range(2))
     assert first.marks == second.marks

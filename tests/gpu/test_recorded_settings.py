@@ -20,6 +20,8 @@ def first_difference(run, recording: dict) -> list[tuple[str, str, int, int]]:
     return []
 
 
+@pytest.mark.long
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(("name", "card"), FILES)
 @pytest.mark.filterwarnings("ignore:Requested unified CUBLASLT workspace size")
 @pytest.mark.filterwarnings("ignore:nothing is computed on a simulated GPU")

@@ -48,6 +48,8 @@ def test_each_moment_is_the_allocators(s, settings):
     assert next(moments, None) is None
 
 
+@pytest.mark.long
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("s", "settings"), RUNS)
 def test_it_ends_as_the_program_itself_does(s, settings):
     replay = replayed(s, settings)

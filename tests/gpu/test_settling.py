@@ -54,6 +54,7 @@ def _never_parted(init):
     return lambda self, allocator, moving, *, may_part: init(self, allocator, moving, may_part=False)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("text", ["", "expandable_segments:True", "max_split_size_mb:20"])
 def test_it_is_what_all_of_it_tells(text, monkeypatch):
     """Of many programs, where there is room for all, and down to where there is not."""

@@ -56,7 +56,7 @@ def experiment(gpu):
 
 def test_without_a_gpu_it_says_so(machine):
     machine["reason"] = "There is none."
-    assert live_beside_simulated(experiment) == "There is none. The simulated figures stand alone."
+    assert live_beside_simulated(experiment) == "There is none. Only the simulated figures are shown."
 
 
 @pytest.mark.usefixtures("machine")
@@ -169,7 +169,7 @@ def test_measured_is_simulated(name, leaves):
     left = fragmented(LiveGPU()) if leaves else {}
     rows = live_beside_simulated(EXPERIMENTS[name]).splitlines()
     assert len(rows) > 2
-    said = [*conditions(LiveGPU().device), *followed_settings(LiveGPU().device)[1]]
+    said = [*conditions(LiveGPU().device), *followed_settings(LiveGPU().device)[1], side_by_side.SEND_IN]
     off = [row for row in rows[2:] if not row.endswith("+0") and "were allocated before" not in row and row not in said]
     assert not off, rows
     del left

@@ -12,6 +12,7 @@ from every_byte.gpu import ranks as parallel
 from every_byte.gpu.ranks import ranks
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n", [2, pytest.param(4, marks=pytest.mark.nightly)])
 def test_ranks_agree_with_one_process_and_keep_what_simulated_ranks_keep(n, tmp_path):
     run = Run(n, tmp_path, "check")
@@ -89,6 +90,7 @@ def test_a_port_in_use(as_rank_0):
             pass
 
 
+@pytest.mark.long
 def test_a_rank_that_never_comes(as_rank_0):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

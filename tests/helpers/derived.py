@@ -33,7 +33,7 @@ class ProgramStep:
 
     def run(self, gpu, n_steps: int = 1, settings: str = "", *, notes_calls: bool = False) -> "ProgramStep.Ran":
         with SimulatedGPU(gpu, settings=settings) as simulated, ExitStack() as stack:
-            simulated.trace.calls = {} if notes_calls else None
+            simulated.trace.notes.calls = {} if notes_calls else None
             given = [stack.enter_context(scope) for scope in self.scopes(**self.letters)]
             kept = self.run_on(simulated, *given, **self.letters)
             simulated.trace.mark(END_OF_FORWARD)

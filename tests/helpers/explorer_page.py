@@ -95,7 +95,7 @@ class ExplorerPage:
         self.settle()
         assert self.value == settings | kept
 
-    def settle(self, timeout_s: int = 60) -> None:
+    def settle(self, timeout_s: int = 300) -> None:
         """Waits until the account of the shown setting and its verdict are there, or the sentence in their place."""
         handle = self.root.element_handle()
         self.page.wait_for_function(SETTLED, arg=handle, timeout=timeout_s * 1000)

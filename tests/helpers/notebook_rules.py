@@ -46,7 +46,7 @@ WIDGETS = {
 }
 # What the site's extensions look for in a chapter's first cell.
 OPENING = {
-    "# N. Title": re.compile(r"^# \d+\. \S"),
+    "# N. Title": re.compile(r"^# \d+[a-z]?\. \S"),
     "**The question.** and an empty line behind it": QUESTION,
     "**Why it matters.**": re.compile(r"\*\*Why it matters\.\*\*\s"),
     "its answer, folded: <details><summary>The answer in one sentence</summary>": re.compile(

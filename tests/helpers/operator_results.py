@@ -20,10 +20,10 @@ FOLDER = RECORDED / "operators"
 EXACT, FLAGGED, REFUSED, WRONG, UNJUDGED = "exact", "flagged", "refused", "wrong", "unjudged"
 VERDICTS = {
     EXACT: "the same allocations and frees, in the same order",
-    FLAGGED: "it ran, and said by name that what an operation takes is not known",
-    REFUSED: "it raised where the CUDA build runs",
-    WRONG: "other allocations, and nothing was said",
-    UNJUDGED: "the CUDA build raised, for want of a library or of a value, or read a value where there is none",
+    FLAGGED: "it ran, and named an operation whose memory is not known",
+    REFUSED: "it raised, but the CUDA build runs",
+    WRONG: "other allocations, and no warning",
+    UNJUDGED: "the CUDA build raised for lack of a library or a value, or read a value that does not exist",
 }
 
 
@@ -87,7 +87,7 @@ def simulate(op, mode: str, sample, card: str = "a100") -> tuple[Outcome, frozen
             return [(kinds[e.action], e.allocation, e.n_bytes) if e.action in kinds else None for e in happened]
 
         came = outcome(lambda mark: run(op, mode, sample, gpu.device, mark, gpu.autocast), position, events)
-        return came, frozenset(gpu.unmodelled), frozenset(gpu.trace.operators)
+        return came, frozenset(gpu.unmodelled), frozenset(gpu.trace.notes.operators)
 
 
 def verdict(cuda: Outcome, simulated: Outcome, flags: frozenset[str]) -> str:

@@ -5,12 +5,13 @@ import functools
 import http.server
 import threading
 from collections.abc import Iterator
+from typing import Literal
 
 import nbformat
 from places import ROOT
 
 from book.extensions.explorers import name_of
-from tools.chromium import browser
+from tools.chromium import PATIENCE_MS, browser
 from tools.screenshots import pages
 from tools.site import HTML
 
@@ -77,6 +78,7 @@ class Visit:
     def __init__(self, chromium, root: str, **context_options):
         self.root = root
         self.context = chromium.new_context(**context_options)
+        self.context.set_default_timeout(PATIENCE_MS)
         self.outside: list[str] = []
         self.wrong: list[str] = []
         self.sizes: dict[str, int] = {}
@@ -108,13 +110,14 @@ class Visit:
         if path.is_file():
             self.sizes[response.url] = path.stat().st_size
 
-    def open(self, name: str, *, until: str = "load"):
+    def open(self, name: str, *, until: Literal["load", "networkidle"] = "load"):
         """Opens a page of the site, and waits until it is painted; `until="networkidle"`: until it asks for nothing.
 
         What one page stores the next may miss where both are files, for each has a process of its own: such tests
         ask a server.
         """
-        self.page.goto(self.root + name, wait_until=until)
+        self.page.goto(self.root + name)
+        self.page.wait_for_load_state(until)  # a long file can be idle before all of it is read
         self.page.evaluate(PAINTED)
         return self.page
 

@@ -10,9 +10,9 @@ kept?
 
 **Time:** 40 minutes, and 10 for the exercises.
 
-*The results are stored below the cells. Where the text says* **Predict**, *do it before you look: opened by make lab,
-JupyterLab covers its result until you do; elsewhere, Edit → Clear Outputs of All Cells hides all of
-them.*
+*The results are stored below the cells. Where the text says* **Predict**, *guess before you look. If you
+started JupyterLab with* `make lab`*, each result stays hidden until you have guessed; anywhere else, use Edit → Clear
+Outputs of All Cells first.*
 
 Move it. (In JupyterLab, run the
 cell first.) A storage, storages, a *Segment*, and its other name, a chunk. One slot. See

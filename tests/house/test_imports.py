@@ -154,18 +154,23 @@ def test_there_are_modules():
     assert folders <= set(ORDER) | {"every_byte.gpu.operators"}, "say in ORDER where the folder belongs"
 
 
+@pytest.mark.long
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("module", sorted(MODULES))
 def test_imports_of_the_book_run_one_way(module):
     reasons = [backward(module, imported) for imported, _ in imports_of(module) if is_ours(imported)]
     assert not [reason for reason in reasons if reason]
 
 
+@pytest.mark.long
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("module", sorted(MODULES))
 def test_the_core_needs_torch_and_the_standard_library_only(module):
     reasons = [foreign(module, imported, lazy) for imported, lazy in imports_of(module) if not is_ours(imported)]
     assert not [reason for reason in reasons if reason]
 
 
+@pytest.mark.long
 def test_no_cycles():
     graph = {module: {name for name, _ in imports_of(module) if is_ours(name)} for module in MODULES}
     for module, needs in graph.items():  # importing from another package runs its __init__ too, which the top ones' are
@@ -177,6 +182,7 @@ def test_no_cycles():
         pytest.fail(" imports ".join(reversed(error.args[1])))
 
 
+@pytest.mark.long
 def test_no_import_hides_in_a_string():
     """But in the registry of operators, which imports a family when PyTorch has registered its operators."""
     for module in sorted(set(MODULES) - {"every_byte.gpu.operators.registry"}):
@@ -256,14 +262,16 @@ print(changed, sorted(heavy & (set(sys.modules) - loaded)))
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("package", ["every_byte", "utils"])
 def test_importing_attaches_nothing_and_brings_nothing_heavy(package):
     source = FOOTPRINT.replace("{package}", package)
-    run = subprocess.run([sys.executable, "-c", source], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    run = subprocess.run([sys.executable, "-c", source], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert run.returncode == 0, run.stderr
     assert run.stdout.strip() == "[] []", f"what `import {package}` changed, and what it loaded"
 
 
+@pytest.mark.long
 def test_what_not_everyone_needs_is_imported_when_it_is_asked_for():
     later = ["argparse", "decimal", "fractions", "html", *(f"every_byte.{name}" for name in ("formula", "account"))]
     source = f"""
@@ -272,15 +280,16 @@ before = set(sys.modules)
 import every_byte
 print(set({later}) & (set(sys.modules) - before), every_byte.Ledger.__name__)
 """
-    run = subprocess.run([sys.executable, "-c", source], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    run = subprocess.run([sys.executable, "-c", source], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert run.stdout.strip() == "set() Ledger", run.stderr
 
 
+@pytest.mark.long
 def test_the_instrument_and_its_reports_need_no_figures_and_no_widgets():
     reports = ("ledger.groups", "gpu.record", "gpu.side_by_side", "gpu.ranks", "report.report", "report.render.page")
     source = "".join(f"import every_byte.{name}\n" for name in reports)
     source += "import sys; print({'matplotlib', 'ipywidgets', 'anywidget', 'IPython'} & set(sys.modules))"
-    run = subprocess.run([sys.executable, "-c", source], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    run = subprocess.run([sys.executable, "-c", source], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert run.stdout.strip() == "set()", run.stderr
 
 
@@ -303,7 +312,7 @@ try:
 except ImportError as error:
     print(error)
 """
-    run = subprocess.run([sys.executable, "-c", source], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    run = subprocess.run([sys.executable, "-c", source], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert run.stdout.strip() == ("hugging_face needs transformers, which is not there: pip install transformers."), (
         run.stderr
     )

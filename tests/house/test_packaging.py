@@ -21,7 +21,7 @@ def built(kind, folder):
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
     command = [sys.executable, "-c", BUILD, kind, str(folder)]
-    run = subprocess.run(command, cwd=copy, capture_output=True, text=True, timeout=120)
+    run = subprocess.run(command, cwd=copy, capture_output=True, text=True, timeout=300)
     assert run.returncode == 0, run.stderr
     return folder / run.stdout.splitlines()[-1], copy
 
@@ -30,7 +30,7 @@ def run_in(folder, path, source):
     """What a fresh Python prints in that folder, with `path` in front of what is installed."""
     environment = os.environ | {"PYTHONPATH": str(path)}
     command = [sys.executable, "-c", source]
-    run = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+    run = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
     assert run.returncode == 0, run.stderr
     return run.stdout.strip()
 
@@ -40,6 +40,7 @@ def wheel(tmp_path_factory):
     return zipfile.ZipFile(built("build_wheel", tmp_path_factory.mktemp("wheel"))[0])
 
 
+@pytest.mark.long
 def test_a_wheel_holds_the_instrument_alone(wheel):
     tops = {name.split("/")[0] for name in wheel.namelist()}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"every_byte"}
@@ -58,6 +59,7 @@ def test_it_stands_beside_a_utils_of_the_reader(wheel, tmp_path):
     assert run_in(project, tmp_path / "installed", source) == f"a reader {installed} SimulatedGPU"
 
 
+@pytest.mark.long
 def test_the_readmes_session_needs_nothing_else(wheel, tmp_path):
     """In an empty folder, where whoever asks for the book's `utils` fails."""
     wheel.extractall(tmp_path / "installed")

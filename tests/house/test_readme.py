@@ -98,3 +98,10 @@ def test_the_readme_stands_on_about_one_screen():
     ]  # tables and pictures are one line each
     assert len(prose) < 115
     assert [line for line in prose if len(line) > 132] == []
+
+
+def test_what_it_says_of_published_figures():
+    counted = r"Of\s+(\d+) figures.*?(\d+) (?:come out|are met).*?other (\d+)"
+    page = (ROOT / "book" / "measured_by_others.md").read_text(encoding="utf-8")
+    said, found = (re.search(counted, text, re.DOTALL).groups() for text in (TEXT, page))
+    assert said == found

@@ -163,6 +163,7 @@ def of_a_machine(text: str) -> list[str]:
     return [f"{what}: {found[0]}" for what in worth for found in OF_A_MACHINE[what].finditer(text)]
 
 
+@pytest.mark.long
 def test_no_file_speaks_of_one_machine():
     names = files_in_git()
     assert "pyproject.toml" in names

@@ -77,12 +77,14 @@ def test_it_is_one_screen():
 # ------------------------------------------------------------------------------------------------------- the package
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("paths", [PACKAGE, SHARED], ids=["every_byte", "utils"])
 def test_nothing_that_reaches_a_network_is_imported(paths):
     found = {path.name: tops(imported(tree_of(path))) & NETWORK for path in paths}
     assert {name: modules for name, modules in found.items() if modules - WITHOUT_A_NETWORK.get(name, set())} == {}
 
 
+@pytest.mark.long
 def test_no_pickle_is_opened():
     """Python's pickle writes, and no more; torch.load is what a program calls, and not the package.
 
@@ -126,6 +128,7 @@ def started(found: dict) -> list[str]:
     return [one for one in found["starts"] if "fc-list" not in one and "ldconfig" not in one]
 
 
+@pytest.mark.long
 def test_a_run_writes_its_report_and_what_the_script_does_and_connects_nowhere(tmp_path):
     folder = tmp_path / "run"
     script, pages = tmp_path / "train.py", ("--html", "report.html", "--json", "figures.json")
@@ -150,6 +153,7 @@ def test_a_script_of_a_run_is_in_no_sandbox(tmp_path):
     assert (tmp_path / "model.pt.kept").read_bytes() == b"weights"
 
 
+@pytest.mark.long
 def test_reading_a_snapshot_writes_what_is_named_and_runs_nothing(tmp_path):
     folder, snapshot = tmp_path / "read", tmp_path / "snapshot.pickle"
     entry = {"action": "alloc", "addr": 512, "size": 512, "stream": 0, "frames": [], "time_us": 1}

@@ -56,6 +56,8 @@ def row(ledger, tensor_bytes, **columns):
 # ---------------------------------------------------------------------------------------------------------- sums
 
 
+@pytest.mark.long
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("file", "name"), TINY)
 def test_rows_add_up_at_every_event(file, name):
     trace = run_case(cases(file)[name], "a100").gpu.trace

@@ -104,6 +104,7 @@ def test_only_what_is_trained_goes_to_the_optimizer():
     assert readings[2, "step"].parts["optimizer state"] == 2 * (40_448 + 512 + 4_096 + 512)
 
 
+@pytest.mark.long
 def test_a_second_run_on_the_same_gpu_is_read_by_itself():
     with SimulatedGPU("a100-80gb") as gpu:
         train(gpu)

@@ -32,7 +32,7 @@ def test_two_threads_that_meet_a_module_at_once_number_it_once(kind, monkeypatch
     roots, module, both, numbers, look = Roots(), kind(), Barrier(2), [], Root.of
 
     def together(module):
-        both.wait(10)
+        both.wait(300)
         return look(module)
 
     monkeypatch.setattr(Root, "of", together)

@@ -51,6 +51,8 @@ def _programs(path: Path) -> list[dict]:
     return json.loads(path.read_text(encoding="utf-8"))["programs"]
 
 
+@pytest.mark.long
+@pytest.mark.sampled(4)
 @pytest.mark.filterwarnings("ignore:PyTorch .* runs here, and a simulated GPU follows the rules")
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 @pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in NOT_FOLLOWED])

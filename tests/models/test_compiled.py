@@ -69,6 +69,7 @@ def test_budgets_compute_more_and_more(by_budget):
     assert flops[4] - flops[0] == region.flops
 
 
+@pytest.mark.long
 def test_the_partitioner_reaches_the_bound(by_budget):
     """Its choice costs no more than any choice could that holds as much."""
     found, region, _ = by_budget
@@ -78,6 +79,7 @@ def test_the_partitioner_reaches_the_bound(by_budget):
         assert flops - eager == least_flops(region, held)
 
 
+@pytest.mark.long
 def test_what_is_only_traced_is_not_counted(by_budget):
     """The first step compiles: no byte and no FLOP more than in the second, but for the gradients that it makes."""
     found, _, unmodelled = by_budget
@@ -87,6 +89,7 @@ def test_what_is_only_traced_is_not_counted(by_budget):
     assert not unmodelled
 
 
+@pytest.mark.long
 def test_what_is_kept_and_what_runs_again(by_budget):
     graphs = {budget: graphs for budget, (_, graphs) in by_budget[0].items()}
     assert {"gelu 1", "addmm 3", "add 1", "native_layer_norm 2[0]"} <= set(graphs[1.0].kept)
@@ -128,6 +131,7 @@ class Hides(TorchDispatchMode):
         return func(*args, **kwargs or {})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", [Hides, lambda: FlopCounterMode(display=False)])
 def test_a_mode_that_hides_from_the_compiler_is_no_silent_failure(gpu, mode):
     block, x = made(gpu, "flash")
@@ -243,6 +247,7 @@ def gradient_is_right(function) -> bool:
     return torch.isclose(x.grad[0, 0], difference, rtol=1e-5).item()
 
 
+@pytest.mark.long
 @LOADING
 @pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.nightly)])
 def test_dropout_that_backward_would_draw_anew_is_refused(backend, request):
@@ -274,6 +279,7 @@ def test_what_is_refused_stays_refused():
     assert not without.graphs.drawn_again
 
 
+@pytest.mark.long
 def test_attention_that_drops_is_refused(gpu):
     block, x = made(gpu, "flash, dropout")
     block.attention.dropout.p = block.mlp.dropout.p = 0.0  # what is left is attention's own

@@ -17,6 +17,8 @@ def test_every_recording_is_here():
     assert len(CASES) == 2 * (18 + 8 + 16)
 
 
+@pytest.mark.long
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(("name", "card"), CASES)
 @pytest.mark.filterwarnings("ignore:nothing is computed on a simulated GPU")
 def test_marks_and_events_are_those_of_cuda(name, card):

@@ -212,6 +212,7 @@ def small_models():
     return {kind: GPT.from_name("gpt2", kind=kind) for kind in ("sdpa", "explicit")}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", FIGURES)
 def test_made_on_the_gpu_or_moved_there_it_takes_what_was_recorded(case, small_models):
     recorded, (kind, dtype) = load(f"gpt2_small_{case}", "a100")["marks"][0], FIGURES[case]

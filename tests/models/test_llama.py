@@ -40,6 +40,7 @@ def loss_and_gradients(model):
     return loss.detach(), torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SIZES)
 def test_it_has_the_parameters_of_the_published_model(name):
     model = Llama.from_name(name, device="meta", context_length=2)

@@ -9,6 +9,8 @@ from verified import LISTED
 CASES = cases("llama_cases")
 
 
+@pytest.mark.long
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(("name", "card"), [(name, card) for name, case in CASES.items() for card in case.cards])
 def test_marks_and_events_are_those_of_cuda(name, card):
     run = run_as_recorded("llama_cases", name, card)

@@ -162,6 +162,7 @@ def test_the_model_is_as_it_was(kind, regions):
     assert looks() == before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("outer", REGIONS)
 @pytest.mark.parametrize("kind", ["sdpa", "explicit"])
 def test_the_regions_around_are_back_afterwards(kind, outer):
@@ -258,6 +259,7 @@ def trained(regions, run, settings=AUTOCAST, k=None, **model):
     return gpu, readings
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("half", [torch.bfloat16, None])
 @pytest.mark.parametrize("kind", ["sdpa", "explicit"])
 @pytest.mark.parametrize("regions", REGIONS[1:])
@@ -267,6 +269,7 @@ def test_the_same_memory_as_with_the_librarys_at_each_event(regions, kind, half)
     assert gpus[0].trace.sequence() == gpus[1].trace.sequence()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["sdpa", "explicit"])
 @pytest.mark.parametrize("debug", [None, True])
 @pytest.mark.parametrize("regions", ["every block", "sqrt(L) segments", "attention only"])
@@ -302,6 +305,7 @@ BSD = 2 * 64 * 64
 HALF = {"dtype": torch.bfloat16}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
 @pytest.mark.parametrize("kind", ["sdpa", "explicit"])
 @pytest.mark.parametrize("run", [checkpoint, library_checkpoint, reentrant_checkpoint, minimal_checkpoint])
@@ -319,6 +323,7 @@ def test_nor_does_it_keep_autocasts_copies_of_the_weights():
         assert Ledger.at(gpu.trace, "step 2 forward").parts["autocast copies"] == 2 * n_copies
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("run", BOTH)
 def test_selective_recomputation(run):
     """34sbd of the paper, and the statistics of two norms: what the explicit core keeps depends on a and s squared."""
@@ -351,6 +356,7 @@ STREAM_BYTES = 4 * 512 * 64
 ACCUMULATES = StepSettings(keep_outputs=False, micro_batches=2)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("settings", [FLOAT32, AUTOCAST, ACCUMULATES])
 def test_peaks_in_backward(settings):
     """The reentrant kind is inside of its node's backward: the result and its gradient have names there to the end."""
@@ -362,6 +368,7 @@ def test_peaks_in_backward(settings):
     assert reentrant == ours + 2 * STREAM_BYTES
 
 
+@pytest.mark.long
 def test_the_peak_of_the_minimal_one():
     """As the reentrant one; and the parameters' gradients wait to the end, beside those of the micro-batch before."""
     runs = minimal_checkpoint, reentrant_checkpoint

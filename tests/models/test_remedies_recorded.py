@@ -19,6 +19,7 @@ def recordings():
             yield pytest.param(name, card, marks=[pytest.mark.nightly] if waits else [])
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings(
     "ignore:nothing is computed on a simulated GPU"
 )  # what goes to the host, or Adafactor reads

@@ -9,6 +9,7 @@ pytestmark = pytest.mark.sampled(6)
 FILES = ("remedy_program_cases", "gpt_remedy_cases")
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:nothing is computed on a simulated GPU")  # what goes to the host has no values
 @pytest.mark.parametrize(
     ("file", "name", "card"),

@@ -19,6 +19,7 @@ def small_gpt(gpu, **settings):
     return GPT(128, 32, 64, 2, 8, device=gpu.device, dtype=torch.bfloat16, **settings)
 
 
+@pytest.mark.long
 @SEQUENCE
 @pytest.mark.parametrize("t", [1, 2, 4, 8])
 def test_a_block_s_share(sequence, t):
@@ -37,6 +38,7 @@ def test_a_block_s_share(sequence, t):
     assert not gpu.unmodelled
 
 
+@pytest.mark.long
 @SEQUENCE
 @pytest.mark.parametrize("kind", ["sdpa", "explicit"])
 def test_a_gpt_trains(sequence, kind):
@@ -60,6 +62,7 @@ def test_a_gpt_trains(sequence, kind):
     assert not gpu.unmodelled
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("regions", ["every block", "attention only"])
 def test_regions_may_be_set_before_or_after(regions):
     kept = []

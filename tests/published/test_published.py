@@ -14,7 +14,7 @@ def _id(figure) -> str:
     return figure.key.replace('"', "").replace("torch.", "")
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.long
 @pytest.mark.parametrize("figure", BY_DAY, ids=_id)
 def test_one_figure_of_each_program_and_card(figure):
     assert figure.printed(figure.simulated()) == figure.published

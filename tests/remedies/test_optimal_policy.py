@@ -98,6 +98,7 @@ REGIONS = {f"equal {seed}": repeated(random_region(seed), 3) for seed in SHORT}
 REGIONS |= small_regions() | {f"random {seed}": random_region(seed) for seed in range(60)}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("flops_per_byte", [0, 1, 100])
 @pytest.mark.parametrize("name", REGIONS)
 def test_no_plan_is_better(name, flops_per_byte):
@@ -205,6 +206,7 @@ def test_the_frontier_is_nowhere_worse_than_a_policy_by_hand(gpu, name, act_fn):
     assert compared >= (4 if act_fn == "gelu" else 2), "in place, most policies by hand are refused"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("act_fn", ["gelu", "relu_"])
 @pytest.mark.parametrize("name", SHAPES)
 def test_the_simulated_bytes_and_flops_are_those_of_the_plan(gpu, name, act_fn):

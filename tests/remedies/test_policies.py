@@ -61,6 +61,7 @@ def test_a_policy_holds_what_its_plan_says(gpu, name):
         assert held(gpu, run_of(block, x, plan.contexts)) == plan.kept_bytes
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SHAPES)
 def test_a_policy_runs_again_what_its_plan_says(gpu, name):
     block, x = made(gpu, name)

@@ -29,6 +29,7 @@ def test_a_verdict_for_each_gpu_its_own_first():
     assert not found.is_partial
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("settings", ["", "expandable_segments:True"])
 @pytest.mark.parametrize("program", [mlp, gpt])
 def test_what_three_steps_need_is_what_ten_reserve(program, settings):

@@ -58,6 +58,7 @@ def test_a_list_that_keeps_outputs_is_no_fit_without_a_but(run, n_steps):
     assert growth["largest"]["operation"] == "addmm"
 
 
+@pytest.mark.long
 def test_the_step_in_which_it_runs_out_is_about_the_one(run):
     told = run(HEAD + LEAK, "--gpu", "t4-16gb").figures["growth"]["runs_out_at_step"]
     to_the_end = run(HEAD + LEAK, "--gpu", "t4-16gb", "--steps", "0")
@@ -68,6 +69,7 @@ def test_the_step_in_which_it_runs_out_is_about_the_one(run):
     assert "if each later step does" not in in_lines(to_the_end)
 
 
+@pytest.mark.long
 def test_a_few_mebibytes_a_step_grow_on_a_large_card_too(run):
     """4 MiB of 79 GiB: some twenty thousand steps, as many trainings have."""
     found = run(HEAD + "for i in range(9):\n    step()\n    hist.append(torch.zeros(1 << 20, device='cuda'))")
@@ -142,6 +144,8 @@ STEADY = {
 }
 
 
+@pytest.mark.long
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("n_steps", ["3", *(pytest.param(n, marks=pytest.mark.nightly) for n in "245")])
 @pytest.mark.parametrize("name", STEADY)
 def test_what_is_steady_is_not_said_to_grow(run, name, n_steps):
@@ -151,6 +155,7 @@ def test_what_is_steady_is_not_said_to_grow(run, name, n_steps):
     assert "Fits on t4-16gb: " in in_lines(found)
 
 
+@pytest.mark.long
 def test_outputs_of_varying_lengths_that_are_kept(run):
     found = run(HEAD + "for b in (90_000, 70_000, 80_000, 9): hist.append(step(b))", "--gpu", "t4-16gb")
     assert found.figures["growth"]["n_bytes"] == 80_000 * 256 * 4

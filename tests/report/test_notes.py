@@ -2,6 +2,7 @@
 
 import pytest
 
+from every_byte.ledger.notes import Notes
 from every_byte.ledger.trace import Trace
 from every_byte.report.notes import notes_of
 
@@ -13,7 +14,9 @@ CUDNN = [
 
 
 def told(*names: str, read: tuple[str, ...] = ()) -> list[str]:
-    trace = Trace("simulated", "a100-80gb", unmodelled=dict.fromkeys(names, 0), values_read=dict.fromkeys(read, 0))
+    trace = Trace(
+        "simulated", "a100-80gb", notes=Notes(unmodelled=dict.fromkeys(names, 0), values_read=dict.fromkeys(read, 0))
+    )
     return [str(note) for note in notes_of(trace)]
 
 
@@ -74,26 +77,26 @@ def test_nothing_is_told_of_what_is_known():
 
 def test_what_was_saved_without_values_is_named():
     trace = Trace("simulated", "a100-80gb", "2.13")
-    trace.files_of_zeros |= dict.fromkeys(f"runs/{name}.pt" for name in "abcde")
+    trace.notes.files_of_zeros |= dict.fromkeys(f"runs/{name}.pt" for name in "abcde")
     (note,) = notes_of(trace)
     assert str(note).startswith(
         "what was saved has zeros for what a card would have computed: a.pt, b.pt, c.pt and 2 more: nothing is computed"
     )
-    trace.files_of_zeros = {"runs/best.pt": None}
+    trace.notes.files_of_zeros = {"runs/best.pt": None}
     (note,) = notes_of(trace)
     assert "computed: best.pt: nothing" in str(note)
 
 
 def test_a_snapshot_that_was_there_and_the_one_beside_it_are_named():
     trace = Trace("simulated", "a100-80gb", "2.13")
-    trace.snapshots_beside = {"runs/a.pickle": "runs/a.simulated.pickle"}
+    trace.notes.snapshots_beside = {"runs/a.pickle": "runs/a.simulated.pickle"}
     (note,) = notes_of(trace)
     assert str(note) == (
-        "what the program dumped as a snapshot stands beside one that was there: a.simulated.pickle: it is of a "
+        "the program's snapshot did not replace an earlier one, and was written as a.simulated.pickle: it is of a "
         "simulated GPU, and a.pickle may be of a real one, and stays as it was."
     )
     assert not note.is_of_figures
-    trace.snapshots_beside |= {f"runs/{name}.pickle": f"runs/{name}.simulated.pickle" for name in "bcde"}
+    trace.notes.snapshots_beside |= {f"runs/{name}.pickle": f"runs/{name}.simulated.pickle" for name in "bcde"}
     (note,) = notes_of(trace)
-    assert "there: a.simulated.pickle, b.simulated.pickle, c.simulated.pickle and 2 more: it" in str(note)
+    assert "written as a.simulated.pickle, b.simulated.pickle, c.simulated.pickle and 2 more: it" in str(note)
     assert "GPU, and a.pickle, b.pickle, c.pickle and 2 more may be of a real one, and stay as they were." in str(note)

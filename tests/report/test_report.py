@@ -11,6 +11,7 @@ from reported import COMMAND, mlp, of_a_gpt, of_an_mlp, of_nothing, out_of_memor
 
 from every_byte.gpu.memory.specs import find_spec
 from every_byte.ledger.ledger import Ledger
+from every_byte.ledger.notes import Notes
 from every_byte.ledger.trace import Trace
 from every_byte.report.notes import Note, notes_of
 from every_byte.report.render import gpus
@@ -96,7 +97,7 @@ def test_what_is_no_gpu_and_what_are_no_steps():
     with SimulatedGPU("a100-80gb") as gpu:
         pass
     steps = [Step(1, 0, 0, 0, 0, 0, 0), Step(2, 0, 5, 0, 0, 0, 0)]
-    said = r"^steps must follow one another .* got step 2 from 0 to 5, behind 0, and the trace has 0 events\.$"
+    said = r"^steps must follow one another .* got step 2 from 0 to 5, after 0, and the trace has 0 events\.$"
     with pytest.raises(ValueError, match=said):
         Report.of(gpu, steps=steps)
 
@@ -264,7 +265,7 @@ def test_notes_come_with_a_way_out():
     ],
 )
 def test_what_is_not_modelled_is_told_by_its_kind(name, said):
-    trace = Trace("simulated", "a100-80gb", unmodelled={name: 0})
+    trace = Trace("simulated", "a100-80gb", notes=Notes(unmodelled={name: 0}))
     (note,) = notes_of(trace)
     assert said in str(note)
 

@@ -108,10 +108,13 @@ def screen(monkeypatch):
     return shown, out, err
 
 
+PATIENCE_S = 300  # then it hangs
+
+
 def until(is_so) -> None:
     start = time.monotonic()
     while not is_so():
-        assert time.monotonic() - start < 10
+        assert time.monotonic() - start < PATIENCE_S
         time.sleep(0.005)
 
 

@@ -58,7 +58,7 @@ def test_a_pipe_is_written_to(tmp_path):
     reader = threading.Thread(target=lambda: found.append((tmp_path / "pipe").read_text()))
     reader.start()
     write_whole(tmp_path / "pipe", "through")
-    reader.join(10)
+    reader.join(300)
     assert found == ["through"]
 
 
@@ -94,6 +94,7 @@ def test_what_fails_leaves_what_was_there(tmp_path, monkeypatch, raised):
     assert (tmp_path / "a").read_text() == "old"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("moment", ["within", "before it takes the place"])
 def test_ctrl_c_leaves_what_was_there(tmp_path, moment):
     (tmp_path / "a").write_text("old")

@@ -5,11 +5,11 @@ from hypothesis import strategies as st
 
 from every_byte.snapshots.alignment import ENDED, REFUSED, SIZE
 from every_byte.snapshots.comparison import Comparison, Difference
-from every_byte.snapshots.comparison_text import Said, comparison_text
+from every_byte.snapshots.comparison_text import Compared, comparison_text
 from every_byte.snapshots.sequences import Request, Requests
 
 SIZES = st.lists(st.integers(1, 4), max_size=40)
-SAID = Said("real.pickle", "a100-80gb", "every-byte 0, torch 0", "the program ended by itself")
+SAID = Compared("real.pickle", "a100-80gb", "every-byte 0, torch 0", "the program ended by itself")
 
 
 def sequence(*sizes: int, **more) -> Requests:

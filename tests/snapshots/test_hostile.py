@@ -43,6 +43,7 @@ def opened(opening, data: bytes, **more):
     return found
 
 
+@pytest.mark.long
 def test_each_hostile_file_is_refused_in_a_sentence_or_read_and_costs_little(opening):
     files = all_files()
     assert len(files) > 100
@@ -50,6 +51,7 @@ def test_each_hostile_file_is_refused_in_a_sentence_or_read_and_costs_little(ope
     assert read <= PLAIN_ENOUGH
 
 
+@pytest.mark.long
 def test_what_started_the_process_counts_for_nothing(tmp_path):
     """A process that pytest starts has, by `ru_maxrss`, had all that pytest's own process ever had."""
     ours = b"x" * MOST_BYTES
@@ -59,6 +61,7 @@ def test_what_started_the_process_counts_for_nothing(tmp_path):
     assert found.peak_bytes < len(ours)
 
 
+@pytest.mark.long
 def test_a_sentence_says_what_is_wrong_and_where(opening):
     files = all_files()
     for name, said in {
@@ -72,11 +75,14 @@ def test_a_sentence_says_what_is_wrong_and_where(opening):
         assert said in opened(opening, files[name]).err
 
 
+@pytest.mark.long
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", shared())
 def test_what_is_shared_a_million_times_is_read_or_refused_and_costs_little(name, opening):
     opened(opening, shared()[name], fork=True)
 
 
+@pytest.mark.long
 def test_mutated_snapshots_are_read_or_refused(opening):
     drawn = random.Random(11)
     wholes = [(FOLDER / f"{name}.a100.pickle").read_bytes() for name in ("no_room", "python")]
@@ -87,6 +93,7 @@ def test_mutated_snapshots_are_read_or_refused(opening):
     assert codes.count(0) > 5
 
 
+@pytest.mark.long
 def test_values_exchanged_in_snapshots_are_read_or_refused(opening):
     """What the opener lets pass, and is no snapshot for all that."""
     drawn = random.Random(5)

@@ -12,8 +12,8 @@ def test_the_recorded_leak_is_told_by_its_lines():
         ("leak.py:22 main", "randn"): (4, 64 * 256 * 4),
         ("leak.py:23 main", "mean"): (4, 512),
     }
-    rows = told("leak").step_rows()
-    growth = [after["allocated_bytes"] - before["allocated_bytes"] for before, after in zip(rows[1:], rows[2:])]
+    steps = told("leak").each_step()
+    growth = [after.allocated_bytes - before.allocated_bytes for before, after in zip(steps[1:], steps[2:])]
     assert growth == [sum(leak.bytes_a_step for leak in leaks)] * 3
 
 

@@ -99,6 +99,7 @@ def test_what_steers_a_terminal_is_not_in_it_either():
     page.encode()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(4))
 def test_whatever_the_opener_lets_pass_has_a_harmless_page(seed, tmp_path):
     drawn = random.Random(seed)

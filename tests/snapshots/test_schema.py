@@ -53,7 +53,7 @@ def test_what_is_shared_is_checked_once():
     entries = [{"action": "alloc", "addr": i, "size": 1, "stream": 0, "frames": frames} for i in range(2000)]
     start = time.process_time()
     check({"device_traces": [entries], "segments": []}, MOST_BYTES)
-    assert time.process_time() - start < 2  # one by one these would be 400 million
+    assert time.process_time() - start < 10  # one by one these would be 400 million
 
 
 def test_there_may_be_so_many_events_as_there_is_memory_for():

@@ -57,7 +57,7 @@ def test_out_of_memory():
 def test_growth():
     assert "Grows with each step, 393,728 bytes (384 KiB) a step" in words(told("leak"))
     assert "Nothing grows: in 3 steps" in words(told("train"))
-    assert "Whether something grows from step to step is told of three steps or more." in words(told("cut"))
+    assert "It takes three steps to see whether something grows from step to step." in words(told("cut"))
     assert "No optimizer step is to be seen in it." in words(told("no_room"))
 
 

@@ -17,7 +17,7 @@ OTHERS = (BOOK / "your_own_program.md").read_text(encoding="utf-8")
 
 def options() -> dict[str, argparse.Action]:
     """The command's options but for --help, each by the name that its heading has: `--steps N`."""
-    shown = [one for one in parser()._actions if one.dest != "help"]
+    shown = [one for one in parser().options.values() if one.dest != "help"]
     return {" ".join(filter(None, [one.option_strings[-1], one.metavar])): one for one in shown}
 
 
@@ -68,6 +68,7 @@ def run_command(tmp_path_factory):
     runs.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("code", "program", "options"),
     [

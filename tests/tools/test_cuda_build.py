@@ -29,6 +29,7 @@ def held(folder, stems):
     return there, cases
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # torch.distributed.optim's own, as it loads
 @pytest.mark.parametrize("folder", [RECORDED, *(RECORDED / name for name in ("operations", "settings", "zoo"))])
 def test_what_is_held_is_what_would_be_recorded(folder):

@@ -41,11 +41,13 @@ def categories(text: str) -> dict[str, int]:
     return {name: int(number.replace(",", "")) for name, number in rows}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", RUNS)
 def test_a_report_says_what_is_stored(name, tmp_path):
     assert report_of(name, tmp_path) == stored(name), "python -m tools.example_runs writes it anew"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", examples())
 def test_an_example_prints_what_is_stored(name):
     assert printed_by(name) == stored(name), "python -m tools.example_runs writes it anew"
@@ -100,6 +102,7 @@ def test_what_the_page_says_of_the_first_report():
     assert ".item()" in (EXAMPLES / "train.py").read_text(encoding="utf-8").splitlines()[line_read() - 1]
 
 
+@pytest.mark.long
 def test_what_the_page_says_of_its_steps(monkeypatch):
     """The third leaves more bytes than the second, and the same tensors."""
     ends = re.findall(r"^\d +([\d,]+) ", stored("train.a100"), re.MULTILINE)

@@ -70,7 +70,7 @@ def test_ctrl_c_while_it_is_made(folder, after_s):
         time.sleep(after_s)
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGINT)
-        process.communicate(timeout=60)
+        process.communicate(timeout=300)
     if process.returncode:
         assert not (folder / MADE).exists()
     assert make(folder, MADE).returncode == 0

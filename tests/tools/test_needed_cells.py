@@ -6,7 +6,6 @@ from nbformat import v4
 from tools.needed_cells import Running, cells_for, names
 
 
-@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("source", "reads", "binds"),
     [

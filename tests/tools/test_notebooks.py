@@ -35,6 +35,7 @@ def chapter(tmp_path):
     return write(tmp_path / "01_bytes.ipynb", cells)
 
 
+@pytest.mark.long
 def test_twice_is_the_same_as_once(chapter, capsys):
     assert main([str(chapter)]) == 0
     once = chapter.read_bytes()
@@ -43,6 +44,7 @@ def test_twice_is_the_same_as_once(chapter, capsys):
     assert capsys.readouterr().out.splitlines() == [f"{chapter}: written", f"{chapter}: unchanged"]
 
 
+@pytest.mark.long
 def test_what_is_written(chapter):
     main([str(chapter)])
     notebook = json.loads(chapter.read_text(encoding="utf-8"))
@@ -59,6 +61,7 @@ def test_what_is_written(chapter):
     assert not [reason for rule in (rules.the_file, rules.the_ids, rules.the_execution) for reason in rule(stored)]
 
 
+@pytest.mark.long
 def test_a_cell_that_fails_leaves_the_file_as_it_was(tmp_path, capsys):
     path = write(tmp_path / "x.ipynb", [v4.new_code_cell("nonsense", id="a")])
     before = path.read_bytes()
@@ -132,6 +135,7 @@ sys.exit(plainly(lambda: notebooks.main(sys.argv[1:])))
 """
 
 
+@pytest.mark.long
 def test_ctrl_c_leaves_the_chapter_as_it_was(tmp_path):
     path = tmp_path / "waits.ipynb"
     nbformat.write(v4.new_notebook(cells=[v4.new_code_cell("import time\ntime.sleep(60)", id="waits")]), path)
@@ -140,7 +144,7 @@ def test_ctrl_c_leaves_the_chapter_as_it_was(tmp_path):
     with subprocess.Popen([sys.executable, "-c", WAITING, str(path)], cwd=ROOT, **pipes) as process:
         assert process.stdout.readline() == "asleep\n"
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=300)
     assert process.returncode == 130
     assert errors.endswith("\nInterrupted: no file is half-written.\n")
     assert path.read_bytes() == before

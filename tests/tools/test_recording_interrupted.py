@@ -29,6 +29,7 @@ sys.exit(plainly(record.main))
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("interrupt", [os.killpg, os.kill], ids=["the group, as a keyboard does", "it alone"])
 def test_ctrl_c_leaves_what_was_recorded(interrupt, tmp_path):
     (tmp_path / "run.sh").write_text(STAND_IN)
@@ -40,6 +41,6 @@ def test_ctrl_c_leaves_what_was_recorded(interrupt, tmp_path):
     with subprocess.Popen(command, cwd=ROOT, start_new_session=True, **pipes) as process:
         assert process.stdout.readline().startswith("small.a100")
         interrupt(process.pid, signal.SIGINT)
-        said, errors = process.communicate(timeout=30)
+        said, errors = process.communicate(timeout=300)
     assert (said, errors, process.returncode) == ("", "\nInterrupted: no file is half-written.\n", 130)
     assert [path.name for path in out.iterdir()] == ["small.a100.json.gz"]

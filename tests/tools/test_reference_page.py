@@ -24,6 +24,7 @@ NOT_HERE = {
     "GPU": "what a simulated GPU and the machine's own have in common",
     "KeptSlot": "a slot of a node, with what it keeps",
     "ModuleNames": "what modules are called: a ledger's rows have it",
+    "Notes": "what a simulated GPU noted of a program beside its memory: a report says it",
     "PageTerm": "a term of a formula, as a page gets it",
     "Attribution": "whose each allocation is at any instant: a ledger says it in rows",
     "Doubt": "what a verdict owes to the context's size: a report says it in a sentence",
@@ -109,6 +110,8 @@ def test_a_docstring_is_its_text_and_its_contract():
     text, contract = parts("A sentence.\n\nMore: of it.\n\nCounts: all\n        of it.\nRaises: ValueError for `x`.")
     assert text == "A sentence.\n\nMore: of it."
     assert contract == [("Counts", "all of it."), ("Raises", "ValueError for `x`.")]
+    assert parts("A sentence.\n\nUnit: bytes.\nExample: f(*x)")[1] == [("Unit", "bytes."), ("Example", "f(*x)")]
+    assert parts("A.\n\nExample:\n    >>> f(2)\n    4")[1] == [("Example", ">>> f(2)\n4")]
     assert parts("A sentence. Raises: as `x`.") == ("A sentence. Raises: as `x`.", [])
 
 

@@ -72,6 +72,7 @@ def made(tmp_path_factory):
     return sdist, release._built("build_wheel", unpacked, folder), source
 
 
+@pytest.mark.long
 def test_what_is_handed_out_agrees(made):
     assert release.check(*made) == __version__
 
@@ -88,6 +89,7 @@ def without(wheel, folder, wanted, more=()):
     return changed
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("left_out", "added", "said"),
     [
@@ -103,6 +105,7 @@ def test_a_wheel_that_lacks_something_is_refused(made, tmp_path, left_out, added
         release.check(sdist, without(wheel, tmp_path, left_out, added), source)
 
 
+@pytest.mark.long
 def test_an_sdist_that_lacks_a_file_is_refused(made, tmp_path):
     sdist, wheel, source = made
     changed = tmp_path / sdist.name

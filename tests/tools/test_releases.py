@@ -23,12 +23,14 @@ def test_every_rule_that_differs_between_versions_is_told_of():
     assert releases.without_words() == []
 
 
+@pytest.mark.long
 def test_each_change_is_seen_in_its_program():
     parts = {part.splitlines()[0]: part for part in releases.told().split("\n### ")[1:]}
     for change in SHOWN:
         assert "| peak" in parts[change.title] or "| held" in parts[change.title], change.title
 
 
+@pytest.mark.long
 def test_figures_by_hand():
     """A product of two matrices of 4 MiB on an H100: with the workspace of 32 MiB, or without, behind it; attention of
     three dimensions without its scores, eight of 1,024 by 1,024 in float32 several times over."""
@@ -39,6 +41,8 @@ def test_figures_by_hand():
     assert peaks[0] - peaks[1] > 2 * 8 * 1024 * 1024 * 4
 
 
+@pytest.mark.long
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("name", "card"), [(name, card) for name, case in cases("release_cases").items() for card in case.cards]
 )

@@ -33,6 +33,7 @@ def app(tmp_path_factory):
 # --------------------------------------------------------------------------------------------------------- references
 
 
+@pytest.mark.long
 def test_a_mention_leads_to_what_it_names_and_otherwise_stays_text(app):
     assert links(app, "chapters/01_first", "cross-reference") == [
         ("(1.1)", "#equation-1-1"),
@@ -171,9 +172,9 @@ def test_a_page_says_that_nothing_runs_and_that_results_can_be_hidden(app):
     assert "This page runs nothing." not in resolved(app, "index").astext()
     text = resolved(app, "chapters/01_first").astext()
     assert (
-        "do it before you look: its field compares, and its result waits until you ask, or for Show results, "
-        "above. Cells can be changed and run in JupyterLab, which make lab opens in a clone of the book (how to run "
-        "the book).\n\nMove it. A storage" in text
+        "Where the text says Predict, guess before you look. Its result waits until you enter one or ask for it; Show "
+        "results, above, shows them all. Cells can be changed and run in JupyterLab, which make lab opens in a clone "
+        "of the book (how to run the book).\n\nMove it. A storage" in text
     )
 
 
@@ -234,6 +235,7 @@ def katex():
     katex.close()
 
 
+@pytest.mark.long
 def test_a_formula_is_html_and_mathml(katex):
     html = katex.html(r"\bar W_2 = \bar y^{\mathsf T} g", True)
     assert 'class="katex-html" aria-hidden="true"' in html

@@ -17,6 +17,12 @@ def test_without_npm_the_site_says_what_it_needs(monkeypatch, tmp_path):
         site.install_parts()
 
 
+def test_a_page_that_there_is_not_is_refused_before_anything_is_installed(monkeypatch):
+    monkeypatch.setattr(site, "install_parts", lambda: pytest.fail("nothing is to be installed"))
+    with pytest.raises(SystemExit, match="'nothing' is no page of book/ and no chapter: name its file"):
+        site.build_one("nothing")
+
+
 NPM = """#!/bin/sh
 echo installed >> installs
 sleep 0.3

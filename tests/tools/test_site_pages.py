@@ -133,6 +133,7 @@ def test_a_chapters_explorer_stands_on_another_page_with_its_table(front):
     assert "<td>7</td>" in html[start : html.index("</div>", start)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cell", ["a-slider", "no-such-cell"])
 def test_a_cell_that_shows_no_explorer_is_told(tmp_path, cell):
     app = book(tmp_path / "book", cell=cell)

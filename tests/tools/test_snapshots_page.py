@@ -29,7 +29,7 @@ def test_each_option_is_named(command, heading):
     named = {
         word for row in re.findall(r"^\| (`-.+?) \|", section, re.MULTILINE) for word in re.findall(r"`(-.+?)`", row)
     }
-    options = [one for one in command.parser()._actions if one.option_strings and one.dest != "help"]
+    options = [one for one in command.parser().options.values() if one.dest != "help"]
     assert named == {" ".join(filter(None, [one.option_strings[-1], one.metavar])) for one in options}
 
 
@@ -63,6 +63,7 @@ for words in sys.argv[1:]:
 """
 
 
+@pytest.mark.long
 def test_what_is_shown_is_what_is_printed(tmp_path):
     """In a process of their own: a command leaves its GPU open, as it ends its process."""
     for name, recorded in {"leak": "leak", "no_room": "no_room", "snapshot": "train"}.items():

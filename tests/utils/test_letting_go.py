@@ -60,10 +60,12 @@ def read(kernel):
     return kernel.read
 
 
+@pytest.mark.long
 def test_results(read):
     assert read("show", "read", "forget results", "read") == [HELD, 0]
 
 
+@pytest.mark.long
 def test_several_results_and_right_away(read):
     assert read("show", "show", "show", "show", "read", "show", "forget results and read") == [4 * HELD, 0]
 
@@ -75,6 +77,7 @@ def test_results_of_cells_that_are_not_numbered():
         assert kernel.read("show", "read", "forget results", "read", store_history=False) == [HELD, 0]
 
 
+@pytest.mark.long
 def test_results_shown_afterwards_are_kept_again(read):
     assert read("forget results", "show", "read") == [HELD]
 

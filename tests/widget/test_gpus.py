@@ -136,6 +136,7 @@ def test_options_of_a_choice_that_are_no_options():
 # ---- where figures depend on it
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "gpu"), OTHERS)
 def test_on_other_gpus_too_it_is_as_predicted(name, gpu):
     found = GALLERY[name].make()
@@ -168,6 +169,7 @@ def test_a_step_takes_a_gpu_by_name_as_a_spec_or_live(step, opened):
 # ---- measured, and simulated beside it
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", WITH_GPU)
 def test_measured_simulated_and_predicted_agree(name, opened):
     found = GALLERY[name].make()
@@ -182,6 +184,7 @@ def test_measured_simulated_and_predicted_agree(name, opened):
     assert found.answer_at(settings | {"beside": False})["beside"] is None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["gpt", "checkpoint", "ranks", "fit"])
 def test_a_step_that_ran_says_what_it_took(name, opened):
     found = GALLERY[name].make()
@@ -189,7 +192,7 @@ def test_a_step_that_ran_says_what_it_took(name, opened):
     reserved = re.search(r"It ran: PyTorch reserved ([\d,]+) bytes \(.*?\) at most, of 85,017,624,576 bytes", said)
     simulated = found.answer_at(settings_of(found, name, gpu="h100-80gb"))
     assert int(reserved[1].replace(",", "")) >= max(simulated["timeline"]["reserved"])
-    assert ("rank 0; PyTorch's fake process group stands for the others" in said) == (name == "ranks")
+    assert ("rank 0; PyTorch's fake process group replaces the other ranks" in said) == (name == "ranks")
 
 
 def test_what_differs_is_shown_in_the_plain_table():
@@ -208,7 +211,7 @@ def test_what_differs_is_shown_in_the_plain_table():
         "2·W", "67,108,864 bytes (64 MiB)", "67,108,864 bytes (64 MiB)", "17,039,360 bytes (16.2 MiB)",
         "-50,069,504 bytes (-47.8 MiB)",
     ]  # fmt: skip
-    assert f"{BADGE}; beside it: simulated on {NAME}, PyTorch 2.13 rules." in table
+    assert f"{BADGE}; next to it: simulated on {NAME}, PyTorch 2.13 rules." in table
     assert html.count("<th") > 5
     assert ">measured<" in html
 
@@ -269,7 +272,7 @@ def test_a_simulation_that_fails_hides_no_measurement(opened):
 
     answer = measuring(account).answer_at({"gpu": LIVE, "beside": True})
     assert (answer["terms"], answer["beside"]) == ({"t": 3}, None)
-    assert answer["remark"].endswith("There is no simulation beside it: no simulation of it")
+    assert answer["remark"].endswith("There is no simulation of it: no simulation of it")
 
 
 def test_an_account_beside_has_the_formula_s_stages_too(opened):

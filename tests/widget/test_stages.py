@@ -162,7 +162,10 @@ def test_the_stages_of_an_account_may_come_in_any_order():
     [
         ({"forward": {"weights": 1.5}}, "terms must hold bytes as int: got terms['forward']['weights']=1.5"),
         ({"forward": {"weights": True}}, "got terms['forward']['weights']=True; round nothing, count storages."),
-        ({"forward": {}, "backward": 3}, "terms must be all in stages or none: got terms['backward']=3 beside stages."),
+        (
+            {"forward": {}, "backward": 3},
+            "terms must be all in stages or none: got terms['backward']=3 next to stages.",
+        ),
     ],
 )
 def test_an_account_in_stages_holds_whole_bytes(terms, message):

@@ -378,7 +378,7 @@ def simulated(seed: int, gpu: str, over_stand_ins: bool) -> dict:
         return found | {
             "evidence": opened.evidence.to_json(),
             "unmodelled": sorted(opened.unmodelled),
-            "refused": list(opened.trace.refused),
+            "refused": list(opened.trace.notes.refused),
         }
 
 

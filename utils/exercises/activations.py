@@ -1,4 +1,4 @@
-"""The exercises of chapter 3: each answer is held to a run, on the simulated GPU or on real numbers."""
+"""The exercises of chapter 3: each answer is compared with a run, on the simulated GPU or on real numbers."""
 
 from collections.abc import Callable, Collection
 from typing import TypeAlias, TypedDict
@@ -23,7 +23,7 @@ Elementwise: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
 
 
 class _Sizes(TypedDict):
-    """Of a block."""
+    """The sizes of a block."""
 
     b: int
     s: int
@@ -58,21 +58,22 @@ def block_by_hand(answer: int | None) -> Verdict:
     scores = a * b * s**2
     rest = 16 * b * s + s**2
     assert truth == 66 * bsd + 9 * scores + rest
+    statistics = "Each of the two norms keeps its statistics, two float32 numbers per position."
     mistakes = {
-        34 * bsd + 5 * scores + rest: "That is half precision: what has e bytes an element has 4 here.",
-        68 * bsd + 10 * scores + rest: "An element of a mask takes one byte in float32 too.",
+        34 * bsd + 5 * scores + rest: "That is half precision. In float32, e is 4.",
+        68 * bsd + 10 * scores + rest: "A mask takes one byte per element in float32, too.",
         68 * bsd + 10 * scores + 2 * rest: "Masks and the norms' statistics do not double.",
-        64 * bsd + 4 * scores + rest: "You left dropout out: three masks, and the dropped weights.",
-        66 * bsd + 5 * scores + rest: "Dropout makes other weights of the softmax's result: both are kept.",
-        66 * bsd + 8 * scores + rest: "The dropout of the weights has a mask too, a byte an element.",
-        66 * bsd + 13 * scores + rest: "Nobody keeps the scores.",
-        66 * bsd + 9 * scores: "The large terms are right; what is smaller is missing.",
-        truth - s**2: "The causal mask is missing: a bool for each pair of positions.",
-        truth - 16 * b * s: "Each of the two norms keeps its statistics.",
-        truth - 8 * b * s: "Each of the two norms keeps its statistics.",
-        truth + 16 * b * s: "The norms' statistics have 4 bytes in half precision too: they do not double.",
-        truth + 4 * a * b * s: "Explicit attention keeps the weights themselves, and no logsumexp.",
-        50 * bsd + 9 * scores + rest: "That is ReLU.",
+        64 * bsd + 4 * scores + rest: "You left out dropout, which adds three masks and the dropped weights.",
+        66 * bsd + 5 * scores + rest: "Dropout makes new weights of the softmax's result, and backward needs both.",
+        66 * bsd + 8 * scores + rest: "The dropout of the weights has a mask, too, with one byte per element.",
+        66 * bsd + 13 * scores + rest: "No operation keeps the scores.",
+        66 * bsd + 9 * scores: "The large terms are right; the small ones are missing.",
+        truth - s**2: "The causal mask is missing, a bool for each pair of positions.",
+        truth - 16 * b * s: statistics,
+        truth - 8 * b * s: statistics,
+        truth + 16 * b * s: "The norms' statistics are float32 even in half precision, so they do not double.",
+        truth + 4 * a * b * s: "Explicit attention keeps the weights themselves, so it needs no logsumexp.",
+        50 * bsd + 9 * scores + rest: "That is ReLU. What does GELU keep in addition?",
     }
     return check(answer, truth, mistakes)
 
@@ -90,29 +91,30 @@ def tell(answer: Collection[str] | None) -> Verdict:
         if fold and name in named:
             (x1, x2), (slope1, slope2) = fold.x, fold.derivatives
             return not_yet(
-                f"{name} has the output {plain(fold.y, 2)} at x = {plain(x1, 2)} and {plain(x2, 2)}, with slopes "
-                f"{plain(slope1, 2)} and {plain(slope2, 2)}."
+                f"{name} has the same output, {plain(fold.y, 2)}, at x = {plain(x1, 2)} and {plain(x2, 2)}, but the "
+                f"slopes there are {plain(slope1, 2)} and {plain(slope2, 2)}."
             )
     missing = sum(fold is None for fold in folds.values()) - len(named)
     if missing:
-        return not_yet(f"those that you name are right, and there are more that never turn round: {missing}.")
-    return right("those that never turn round, and no others.")
+        are, turn = ("is", "turns") if missing == 1 else ("are", "turn")
+        return not_yet(f"the ones you name are right, but there {are} {missing} more that never {turn} round.")
+    return right("these are exactly the ones that never turn round.")
 
 
 def frozen_linears(function: Callable[..., int | None]) -> Verdict:
     """Exercise 3: what an MLP with LeakyReLU keeps in bfloat16 if `up`, `down` or both are frozen."""
     mistakes: dict[str, Callable[..., int]] = {
-        "A Linear keeps its input for the gradient of its own weight; is that wanted here?": lambda bsd, frozen, ours: (
-            2 * bsd + (8 if ours else 16) * bsd
+        "A Linear keeps its input for the gradient of its own weight. Is that gradient required here?": (
+            lambda bsd, frozen, ours: 2 * bsd + (8 if ours else 16) * bsd
         ),
-        "A frozen Linear does not keep its input. Who keeps the output of the activation then?": (
+        "A frozen Linear does not keep its input. Then what keeps the activation's output?": (
             lambda bsd, frozen, ours: (
                 (0 if frozen in ("up", "both") else 2 * bsd)
                 + (0 if ours else 8 * bsd)
                 + (0 if frozen in ("down", "both") else 8 * bsd)
             )
         ),
-        "That many elements; at how many bytes each?": lambda **setting: _frozen_bytes(**setting) // 2,
+        "That is a number of elements. How many bytes does each take?": lambda **setting: _frozen_bytes(**setting) // 2,
     }
     return check_function(function, _frozen_bytes, FROZEN_SHAPES, mistakes)
 
@@ -123,7 +125,7 @@ def asinh_from_output(function: Elementwise | None) -> Verdict:
         function,
         torch.asinh,
         0,
-        {4: "That is a tensor as large as the input: is it x, or another one made of y in forward?"},
+        {4: "That is a tensor as large as the input. Is it x, or one that forward computes from y?"},
     )
 
 
@@ -132,7 +134,7 @@ def square_with_a_byte(function: Elementwise | None) -> Verdict:
     hints = {
         4: "That is a tensor as large as the input. Which question about x does y leave open, and how many bits "
         "answer it?",
-        0: "Nothing but the output is kept: then how can it know on which side of 0 it was?",
+        0: "How can backward know on which side of 0 x was?",
         8: INT64,
     }
     return _judge(function, torch.square, 1, hints)
@@ -151,20 +153,24 @@ def thrifty_block(function: Elementwise | None) -> Verdict:
     if complaint:
         return not_yet(complaint)
     goal_bytes = block_saved(attention="flash", activation="relu").bytes(**THRIFTY, e=2)
-    complaints = ["it changes h, which somebody may still need: h + activation(h) would be wrong."] if spoils else []
+    complaints = (
+        ["it overwrites h, which other code may still use: h + activation(h) would be wrong."] if spoils else []
+    )
     if kept_bytes > goal_bytes:
         hint = _THRIFTY_HINTS.get((kept_bytes - goal_bytes) // (THRIFTY["b"] * THRIFTY["s"] * THRIFTY["d"]), "")
-        enough = f"the block keeps {exact(kept_bytes)}, and {exact(goal_bytes)} are enough."
-        complaints.append(f"{enough} {hint}".rstrip())
+        times = kept_bytes / goal_bytes
+        much = f"{times:.1f} times as much as" if times >= 1.05 else "slightly more than"
+        complaints.append(f"the block keeps {exact(kept_bytes)}, {much} a block with ReLU. {hint}".rstrip())
     if complaints:
         return not_yet(" And ".join(complaints))
-    return right(f"the block keeps {exact(kept_bytes)}, as one with ReLU, and h is left as it was.")
+    return right(f"the block keeps {exact(kept_bytes)}, as one with ReLU does, and h is unchanged.")
 
 
 _THRIFTY_HINTS = {  # by the bytes for each element of x above the goal
-    16: "Beside the result that is two tensors of the hidden width, which division and abs keep.",
-    8: "Two outputs are kept, one for each function. Does one behind the other ever turn round?",
-    4: "A bool for each element is not needed: what does the sign of the output say?",
+    24: "In addition to the result, LeakyReLU keeps its input and the division its two operands.",
+    16: "In addition to the result, the division keeps its two operands.",
+    8: "It keeps two outputs, one for each function. Does the chain of the two ever turn round?",
+    4: "You do not need a bool per element. What does the sign of the output tell you?",
 }
 
 
@@ -205,8 +211,8 @@ def _judge(function: Elementwise | None, truth: Elementwise, bytes_each: int, hi
         complaint = raised(error)
     if complaint:
         return not_yet(complaint)
-    more = f"no more than {exact(bytes_each * ELEMENTS)} for {ELEMENTS:,d} elements" if bytes_each else "nothing else"
-    return right(f"gradcheck agrees, and it keeps its output and {more}.")
+    more = f"at most {exact(bytes_each * ELEMENTS)} for {ELEMENTS:,d} elements" if bytes_each else "nothing else"
+    return right(f"gradcheck agrees, and the function keeps its output and {more}.")
 
 
 def _wrong(function: Elementwise, truth: Elementwise) -> str:
@@ -215,14 +221,14 @@ def _wrong(function: Elementwise, truth: Elementwise) -> str:
     if not isinstance(y, torch.Tensor) or y.shape != x.shape:
         return f"forward must return a tensor of the shape of x: got {y!r}."
     if not torch.allclose(y, expected):
-        return f"the values are wrong: at {x.tolist()} it gives {[round(v, 4) for v in y.tolist()]}."
+        return f"the values are wrong: at {x.tolist()} it returns {[round(v, 4) for v in y.tolist()]}."
     (gradient,) = torch.autograd.grad(y.sum(), x, allow_unused=True)
     if gradient is None:
-        return "backward returns no gradient for x: it must end in `return`."
+        return "backward returns no gradient for x. It must end in `return`."
     (wanted,) = torch.autograd.grad(expected.sum(), x)
     if not torch.allclose(gradient, wanted):
         at = int((gradient - wanted).abs().argmax())
-        return f"the gradient at x = {x[at]:.2f} is {wanted[at]:.4f}: got {gradient[at]:.4f}."
+        return f"the gradient at x = {x[at]:.2f} should be {wanted[at]:.4f}, but yours is {gradient[at]:.4f}."
     return differs(function, x)
 
 
@@ -231,7 +237,8 @@ def _too_large(function: Elementwise, bytes_each: int, hints: dict[int, str]) ->
     if n_bytes == bytes_each * ELEMENTS or 0 < n_bytes < bytes_each * ELEMENTS:
         return ""
     hint = hints.get(n_bytes // ELEMENTS, "")
-    return f"the gradient is right, and beside its output it keeps {exact(n_bytes)}. {hint}".rstrip()
+    keeps = f"the gradient is right, but the function keeps {exact(n_bytes)} in addition to its output."
+    return f"{keeps} {hint}".rstrip()
 
 
 def _frozen_bytes(bsd: int, frozen: str, ours: bool) -> int:

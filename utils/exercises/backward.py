@@ -1,4 +1,4 @@
-"""The exercises of chapter 1: each answer is held to a run on the simulated GPU."""
+"""The exercises of chapter 1: each answer is compared with a run on the simulated GPU."""
 
 from collections.abc import Callable
 from functools import cache
@@ -24,6 +24,7 @@ LAST_FROZEN_SETTINGS = (
 )
 WORKSPACE = find_spec("a100-80gb").cublas_workspace_bytes
 ROWS = 8_704  # the block of a tensor of 7 x 300 in float32
+RELEASED = "Backward has released what it kept, and nothing else holds x and y."
 
 
 def product_and_exp(answer: int | None) -> Verdict:
@@ -36,10 +37,10 @@ def product_and_exp(answer: int | None) -> Verdict:
         del loss
     one_more = truth * 3 // 2
     mistakes = {
-        truth // 2: "Two operations keep something: the product and the exponential.",
-        one_more: "Did you count w, which only the gradient of x would need? Or the input of exp beside its result?",
-        truth * 2: "The product keeps one factor, and exp its result or its input, not both.",
-        truth // 4: "That many elements; at how many bytes each?",
+        truth // 2: "Two operations each keep a tensor: the product and the exponential.",
+        one_more: "Did you count w, which only the gradient of x would need? Or exp's input as well as its result?",
+        truth * 2: "The product keeps one factor, and exp keeps its input or its result, not both.",
+        truth // 4: "That is the number of elements. How many bytes does each take?",
     }
     return check(answer, truth, mistakes)
 
@@ -71,24 +72,24 @@ def _of_forward(truth: int) -> dict[int, str]:
     requested = 300 * 300 * 4 + 3 * 7 * 300 * 4 + 4
     one_fewer = truth - ROWS
     return {
-        truth - WORKSPACE: "The first product takes a workspace, which stays: see chapter 0.",
-        truth + ROWS: "One too many: h is kept by nobody, and exp's result and sin's input are one tensor.",
-        one_fewer: "One too few: x waits for w's gradient, y for the derivatives of exp and sin, and z has its name.",
-        truth - 2 * ROWS: "x and y lost their names; who else holds them?",
-        requested: "That is what was requested, without blocks of 512 bytes, and without the workspace.",
-        requested + WORKSPACE: "That is what was requested: the allocator hands out whole blocks of 512 bytes.",
-        truth - 512: "The loss takes a block.",
+        truth - WORKSPACE: "The first product takes a workspace, which stays (chapter 0b).",
+        truth + ROWS: "One tensor too many. Nothing keeps h, and exp's result and sin's input are the same tensor.",
+        one_fewer: "One tensor too few. x waits for w's gradient, y for the derivatives of exp and sin, z has a name.",
+        truth - 2 * ROWS: "x and y have lost their names, but what else holds them?",
+        requested: "That is what was requested. Round each tensor up to blocks of 512 bytes, and add the workspace.",
+        requested + WORKSPACE: "That is what was requested, but the allocator hands out whole blocks of 512 bytes.",
+        truth - 512: "The loss takes a block too.",
     }
 
 
 def _of_backward(truth: int) -> dict[int, str]:
     weight = 360_448
     return {
-        truth - WORKSPACE: "Backward runs on a thread of its own, which takes a workspace of its own.",
-        truth - weight: "w has its gradient now.",
-        truth - weight - WORKSPACE: "w has its gradient now, and the thread of backward a workspace.",
-        truth + 2 * ROWS: "Backward has let go of what it kept: x and y are held by nobody.",
-        truth + ROWS: "Backward has let go of what it kept: x and y are held by nobody.",
+        truth - WORKSPACE: "Backward runs on its own thread, which takes its own workspace.",
+        truth - weight: "w has a gradient now.",
+        truth - weight - WORKSPACE: "w has a gradient now, and the thread of backward has a workspace.",
+        truth + 2 * ROWS: RELEASED,
+        truth + ROWS: RELEASED,
         truth - ROWS: "z still has its name.",
     }
 
@@ -96,14 +97,14 @@ def _of_backward(truth: int) -> dict[int, str]:
 def last_frozen(function: Callable[..., int | None]) -> Verdict:
     """Exercise 3: what is kept if the last f layers are frozen."""
     mistakes = {
-        "With a ReLU the gradient passes through the frozen layers, and each of their ReLUs keeps its result.": (
+        "With ReLUs the gradient passes through the frozen layers, and each of their ReLUs keeps its result.": (
             lambda L, b, d, f, relu: (L + 2 - f) * b * d * 4
         ),
-        "Without ReLU a frozen layer keeps nothing.": lambda L, b, d, f, relu: (L + 2) * b * d * 4,
-        "Count the batch as well: `first` is trained.": (
+        "Without ReLUs a frozen layer keeps nothing.": lambda L, b, d, f, relu: (L + 2) * b * d * 4,
+        "Count the batch too, because `first` is trained.": (
             lambda L, b, d, f, relu: (L + 1 if relu else L + 1 - f) * b * d * 4
         ),
-        "The inputs of `first` and `last` count too.": lambda L, b, d, f, relu: (L if relu else L - f) * b * d * 4,
+        "Count the inputs of `first` and `last` too.": lambda L, b, d, f, relu: (L if relu else L - f) * b * d * 4,
     }
     return check_function(function, _kept_with_last_frozen, LAST_FROZEN_SETTINGS, mistakes)
 
@@ -113,35 +114,35 @@ def peak_moves(answer: int | None) -> Verdict:
     if answer is None:
         return NO_ANSWER
     if not isinstance(answer, int) or isinstance(answer, bool) or not 1 <= answer <= 1024:
-        return not_yet(f"a batch is a whole number, an int, here from 1 to 1,024: got {answer!r}.")
+        return not_yet(f"the batch must be a whole number (an int) from 1 to 1,024: got {answer!r}.")
     here, before = _peak_phase(answer), _peak_phase(answer - 1) if answer > 1 else "step"
     if here == "step":
-        return not_yet(f"with a batch of {answer} the peak is still in the step.")
+        return not_yet(f"with a batch of {answer}, the peak is still in the step.")
     if before != "step":
-        return not_yet(f"with a batch of {answer} the peak is in {here}, and with {answer - 1} it was so already.")
-    return right(f"from {answer} on the peak is in {here}.")
+        return not_yet(f"with a batch of {answer}, the peak is in {here}, but that is true of {answer - 1} as well.")
+    return right(f"from a batch of {answer} on, the peak is in {here}.")
 
 
 def small_abs(function: Callable[[torch.Tensor], torch.Tensor] | None) -> Verdict:
     """Exercise 6: an absolute value that keeps 1 byte for each element."""
     if function is None or isinstance(function, type):
-        return not_yet("pass the `apply` of your Function, as SmallAbs.apply.")
+        return not_yet("pass your Function's `apply`, as in SmallAbs.apply.")
     try:
         complaint = _wrong_abs(function) or _large_abs(function)
     except Exception as error:
         complaint = raised(error)
-    return not_yet(complaint) if complaint else right(f"it keeps {exact(ELEMENTS)} for as many elements.")
+    return not_yet(complaint) if complaint else right(f"it keeps {exact(ELEMENTS)}, one for each element.")
 
 
 def _wrong_abs(function: Callable[[torch.Tensor], torch.Tensor]) -> str:
     x = torch.tensor([-2.0, 0.0, 3.0], dtype=torch.float64, requires_grad=True)
     y = function(x)
     if not torch.equal(y, x.abs()):
-        return f"the values are wrong: of -2, 0, 3 it made {y.tolist()}."
+        return f"the values are wrong: for -2, 0, 3 it returns {y.tolist()}."
     y.sum().backward()
     gradient = None if x.grad is None else x.grad.tolist()
     if gradient != [-1.0, 0.0, 1.0]:
-        return f"the gradient at -2, 0, 3 is -1, 0, 1 in PyTorch: got {gradient}."
+        return f"the gradient at -2, 0, 3 must be -1, 0, 1, as in PyTorch: got {gradient}."
     drawn = torch.tensor([-1.5, -0.3, 0.2, 4.0], dtype=torch.float64, requires_grad=True)
     return differs(function, drawn)
 
@@ -151,11 +152,11 @@ def _large_abs(function: Callable[[torch.Tensor], torch.Tensor]) -> str:
     if n_bytes == ELEMENTS:
         return ""
     hint = {
-        4 * ELEMENTS: "That is a tensor of the input's size and type. What does the derivative really ask for?",
+        4 * ELEMENTS: "That is a tensor of the input's size and type. What does the derivative really use?",
         8 * ELEMENTS: INT64,
-        0: "Nothing is kept, so the gradient cannot know the sign; is the output kept under another name?",
+        0: "Nothing is kept besides the output, and the output has lost the sign.",
     }.get(n_bytes, "")
-    return f"the gradient is right, and it keeps {exact(n_bytes)} for {ELEMENTS:,d} elements. {hint}".rstrip()
+    return f"the gradient is right, but it keeps {exact(n_bytes)} for {ELEMENTS:,d} elements. {hint}".rstrip()
 
 
 def _kept_with_last_frozen(L: int, b: int, d: int, f: int, relu: bool) -> int:

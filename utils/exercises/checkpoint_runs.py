@@ -1,4 +1,4 @@
-"""What answers about whole checkpoints are held to: runs on the simulated GPU and on small real tensors."""
+"""What answers about whole checkpoints are checked against: runs on the simulated GPU and on small real tensors."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -21,16 +21,16 @@ from utils.models.regions import region_lengths
 
 Layer: TypeAlias = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor | None]  # as `moody_layer`
 Loss: TypeAlias = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor | None]  # as `plain_loss`
-N_SMALL = 101  # positions, a prime: no number of pieces below it makes them equal
+N_SMALL = 101  # positions; a prime, so that no smaller number of pieces makes them equal
 SMALL_CARD, N_SEQUENCES, FEWEST_AT_ONCE = "rtx3090-24gb", 24, 12
-"""Where the run of exercise 6 must fit, the sequences of its step, and how many it must take at once."""
+"""The card that exercise 6 must fit, the sequences of its step, and how many it must take at once."""
 LOSS = {"n": 12 * 1024, "d": 768, "V": 50304}
 """The last positions of GPT-2 small at a batch of 12."""
 
 
 @cache
 def freed_bytes(b: int, s: int, d: int, a: int) -> int:
-    """How much less is held after forward if a block under autocast, with flash attention, is a checkpoint."""
+    """How much less a block under autocast, with flash attention, holds after forward if it is a checkpoint."""
     held = []
     runs: tuple[Run, ...] = (lambda block, x: block(x), checkpoint)
     for run in runs:
@@ -46,7 +46,7 @@ def freed_bytes(b: int, s: int, d: int, a: int) -> int:
 
 
 def moody_layer(x: torch.Tensor, weight: torch.Tensor, mean: torch.Tensor) -> torch.Tensor:
-    """A layer that keeps a running mean of what it makes, and that is loud or soft by chance."""
+    """A layer that keeps a running mean of its values, and that is loud or quiet by chance."""
     h = torch.tanh(x @ weight)
     with torch.no_grad():
         mean.mul_(0.9).add_(h.mean(), alpha=0.1)
@@ -56,7 +56,7 @@ def moody_layer(x: torch.Tensor, weight: torch.Tensor, mean: torch.Tensor) -> to
 
 @dataclass(frozen=True)
 class Trained:
-    """What a step through a layer left behind; `draws` are the random numbers after forward and after backward."""
+    """The results of a step through a layer; `draws` are the random numbers drawn after forward and after backward."""
 
     output: torch.Tensor
     gradients: dict[str, torch.Tensor | None]
@@ -79,7 +79,7 @@ def train_moody(function: Layer, seed: int) -> Trained | None:
 
 
 def kept_by(function: Layer) -> int:
-    """The bytes that a layer such as `moody_layer` keeps for backward, beside its arguments."""
+    """The bytes that a layer such as `moody_layer` keeps for backward, besides its arguments."""
     arguments = _moody_arguments(0)
     with _seeded(0), SavedTensorContext(arguments) as saved:
         _y = function(*arguments)  # what it keeps lives as long as its graph
@@ -102,7 +102,7 @@ def _moody_arguments(seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tenso
 
 
 def plain_loss(x: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """The head of a GPT and its loss, all positions at once.
+    """The head of a GPT and its loss, for all positions at once.
 
     Shapes: x[n, d], weight[V, d], targets[n] -> one number
     """
@@ -110,7 +110,7 @@ def plain_loss(x: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor) -> 
 
 
 def small_loss(function: Loss) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None] | None:
-    """A loss such as `plain_loss` on small real tensors: its value and its gradients of x and weight; None if none."""
+    """Value and gradients of x and weight of a loss such as `plain_loss` on small real tensors; None if it has none."""
     generator = torch.Generator().manual_seed(0)
     x, weight = _leaf(generator, N_SMALL, 5), _leaf(generator, 11, 5)
     loss = function(x, weight, torch.arange(N_SMALL) % 11)
@@ -121,7 +121,7 @@ def small_loss(function: Loss) -> tuple[torch.Tensor, torch.Tensor | None, torch
 
 
 def means_of_means() -> Iterator[torch.Tensor]:
-    """What `small_loss` is if the means of pieces are averaged, for each number of pieces."""
+    """The wrong `small_loss` that averages the means of pieces, for each number of pieces."""
     for n in range(2, N_SMALL):
         if (small := small_loss(partial(_mean_of_means, n))) is not None:
             yield small[0]
@@ -136,7 +136,7 @@ def _mean_of_means(n: int, x: torch.Tensor, weight: torch.Tensor, targets: torch
 
 @dataclass(frozen=True)
 class Step:
-    """The bytes at the start of backward, and the most in forward and backward; gradients are in."""
+    """The bytes at the start of backward, and the most in forward and backward, gradients included."""
 
     held_bytes: int
     peak_bytes: int
@@ -158,7 +158,7 @@ def large_loss(function: Loss) -> Step:
 
 @dataclass(frozen=True)
 class Fit:
-    """Whether a run of GPT-2 small fits on SMALL_CARD; its peak on a larger card, and the FLOPs that it adds."""
+    """Whether a run of GPT-2 small fits on SMALL_CARD, its peak on a larger card, and the FLOPs that it adds."""
 
     fits: bool
     peak_bytes: int
@@ -176,7 +176,9 @@ def fit(b: int, micro_batches: int, regions: str, k: int | None = None) -> Fit:
     lengths = region_lengths(regions, L=L, k=k)
     if max(lengths, default=0) > 1:
         given = f"{regions=}" if k is None else f"{regions=}, {k=}, regions of up to {max(lengths)} blocks"
-        raise ValueError(f"each region must lie in one block, for its FLOPs: got {given}; try 'every k-th block'.")
+        raise ValueError(
+            f"each region must be within one block, to count its FLOPs: got {given}; try 'every k-th block'."
+        )
     name, share = (regions, 1.0) if k is None else ("every block", len(lengths) / L)
     more = step_flops(name, kind="explicit") / step_flops("none", kind="explicit") - 1
     run = in_regions(regions, k, b=b, kind="explicit", micro_batches=micro_batches)

@@ -1,4 +1,4 @@
-"""The exercises of chapter 5: each answer is held to runs, on the simulated GPU or on small real tensors."""
+"""The exercises of chapter 5: each answer is checked against runs on the simulated GPU or on small real tensors."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
@@ -50,23 +50,23 @@ BLOCKS = (
 )
 SEEDS = range(6)
 LARGEST_SHARE = 4
-"""A loss in pieces may have a peak of one part in so many of the plain one's."""
+"""The peak of a loss in pieces may be at most one part in so many of the plain loss's."""
 MOST_FLOPS = 0.03
-"""What the run of exercise 6 may compute again, as a share of the step."""
+"""How much the run of exercise 6 may compute again, as a share of the step."""
 _WITH_FLOPS = ("none", "every block", "every k-th block", "attention only")
 
 _OMISSIONS: dict[str, Callable[[int, int, int, int], int]] = {
-    "The input stays: a checkpoint keeps it.": lambda b, s, d, a: -4 * b * s * d,
-    "What stays is the residual stream: how many bytes has an element of it under autocast?": lambda b, s, d, a: (
+    "A checkpoint keeps its input, so that isn't freed.": lambda b, s, d, a: -4 * b * s * d,
+    "What stays is the residual stream. How many bytes does an element of it take under autocast?": lambda b, s, d, a: (
         -2 * b * s * d
     ),
-    "Autocast keeps a copy of each weight that a product uses, and they go too.": lambda b, s, d, a: 24 * d * d,
-    "The logsumexp goes too.": lambda b, s, d, a: 4 * a * b * s,
-    "Each norm keeps two numbers for each position.": lambda b, s, d, a: 16 * b * s,
+    "Autocast keeps a copy of each weight that a product uses, and those are freed too.": lambda b, s, d, a: 24 * d * d,
+    "The logsumexp is freed too.": lambda b, s, d, a: 4 * a * b * s,
+    "Each norm keeps two numbers per position.": lambda b, s, d, a: 16 * b * s,
     "There are two norms.": lambda b, s, d, a: 8 * b * s,
-    "Flash attention keeps two scalars, of 16 bytes and 8.": lambda b, s, d, a: 24,
+    "Flash attention also keeps two scalars, of 16 and 8 bytes.": lambda b, s, d, a: 24,
 }
-"""What may be left out in exercise 1, and by how many bytes the answer is then too small."""
+"""What an answer to exercise 1 may leave out, and by how many bytes it is then too small."""
 _INPUT, _STREAM, _COPIES, _LOGSUMEXP, _NORMS, _ONE_NORM, _SCALARS = _OMISSIONS
 _OMITTED = (
     ("", _INPUT, _STREAM),
@@ -75,18 +75,18 @@ _OMITTED = (
     ("", _NORMS, _ONE_NORM),
     ("", _SCALARS),
 )
-"""Of each line one at most; "" leaves nothing out."""
+"""At most one of each line; "" leaves nothing out."""
 
 
 def freed(function: Callable[..., int | None]) -> Verdict:
-    """Exercise 1: by how much less a block under autocast with flash attention holds if it is a checkpoint."""
+    """Exercise 1: how much a checkpoint frees of a block under autocast with flash attention."""
 
     mistakes: dict[str, Callable[..., int]] = {
         _hint(some): partial(_freed_less, some) for some in product(*_OMITTED) if any(some)
     }
     mistakes |= {
-        "The multiples of bsd are right; what is smaller is missing.": lambda b, s, d, a: 32 * b * s * d,
-        "That is what stays.": lambda b, s, d, a: 4 * b * s * d,
+        "The multiples of bsd are right, but the smaller terms are missing.": lambda b, s, d, a: 32 * b * s * d,
+        "That is what stays, not what is freed.": lambda b, s, d, a: 4 * b * s * d,
         "That is a block in pure bfloat16; under autocast the norms read float32.": lambda b, s, d, a: (
             30 * b * s * d + 16 * b * s + 4 * a * b * s + 24
         ),
@@ -95,15 +95,15 @@ def freed(function: Callable[..., int | None]) -> Verdict:
 
 
 def _freed_less(omitted: Iterable[str], b: int, s: int, d: int, a: int) -> int:
-    """The right answer to exercise 1 less what is left out."""
+    """The right answer to exercise 1, less what is left out."""
     true = 32 * b * s * d + 16 * b * s + 4 * a * b * s + 24 + 24 * d * d
     return true - sum(_OMISSIONS[hint](b, s, d, a) for hint in omitted if hint)
 
 
 def _hint(omitted: Iterable[str]) -> str:
-    """What is said where these are left out."""
+    """The reply to an answer that leaves these out."""
     hints = [hint for hint in omitted if hint]
-    return " ".join([f"{len(hints)} things.", *hints] if len(hints) > 1 else hints)
+    return " ".join([f"{len(hints)} things are off.", *hints] if len(hints) > 1 else hints)
 
 
 def keeps_attention(policy: Callable[..., CheckpointPolicy | None]) -> Verdict:
@@ -118,9 +118,9 @@ def keeps_attention(policy: Callable[..., CheckpointPolicy | None]) -> Verdict:
         except Exception as error:
             return NO_ANSWER if asked.gave_none else not_yet(raised(error, "your policy"))
         if runs[-1] != attention_kept(gpu_name, dtype):
-            return not_yet(f"on {gpu_name} in {str(dtype).removeprefix('torch.')} {asked.complaint(runs[-1])}")
+            return not_yet(f"on {gpu_name} in {str(dtype).removeprefix('torch.')}, {asked.complaint(runs[-1])}")
     held = ", ".join(exact(run.held_bytes) for run in runs)
-    return right(f"three kernels, and what they made is held and nothing else: {held}.")
+    return right(f"with each of the three kernels, attention's results are held and nothing else: {held}.")
 
 
 def within_budget(answer: Collection[str] | None) -> Verdict:
@@ -130,16 +130,17 @@ def within_budget(answer: Collection[str] | None) -> Verdict:
     names = frozenset(answer or ())
     chosen, least = kept(names), kept(best()).flops
     if (over := chosen.held_bytes - BUDGET_BYTES) > 0:
-        return not_yet(f"they hold {exact(chosen.held_bytes)}, {exact(over)} too many.")
+        return not_yet(f"these calls hold {exact(chosen.held_bytes)}, which is {exact(over)} over the budget.")
     if chosen.flops > least:
-        more = f"{100 * (chosen.flops / least - 1):.1f} % more than need be"
-        hint = " You took the most FLOPs a byte first: what room is left then?" if names == greedy() else ""
-        return not_yet(f"they fit, and {chosen.flops:,d} FLOPs run again, {more}.{hint}")
-    return right(f"{least:,d} FLOPs run again; with the most FLOPs a byte first it would be {kept(greedy()).flops:,d}.")
+        more = f"{chosen.flops / least - 1:.1%} more than necessary"
+        hint = " You took the most FLOPs per byte first. How much room does that leave?" if names == greedy() else ""
+        return not_yet(f"they fit, but {chosen.flops:,d} FLOPs run again, {more}.{hint}")
+    by_price = kept(greedy()).flops
+    return right(f"only {least:,d} FLOPs run again. Taking the most FLOPs per byte first would leave {by_price:,d}.")
 
 
-def mended(function: Layer) -> Verdict:
-    """Exercise 4: `moody_layer` as a checkpoint that has the same effects as the layer itself."""
+def fixed(function: Layer) -> Verdict:
+    """Exercise 4: `moody_layer` as a checkpoint with the same effects as the layer itself."""
     if (wrong := no_function(function)) is not None:
         return wrong
     try:
@@ -154,32 +155,33 @@ def mended(function: Layer) -> Verdict:
         return not_yet(raised(error))
     plain_bytes = kept_by(moody_layer)
     if kept_bytes > plain_bytes // 4:
-        beside = f"{exact(kept_bytes)} are kept beside x and weight; {exact(plain_bytes)} without a checkpoint"
-        return not_yet(f"all is right, but {beside}.")
-    return right(f"outputs, gradients and effects are the layer's, bit for bit, with {len(SEEDS)} seeds.")
+        besides = f"{exact(kept_bytes)} are kept besides x and weight. Without a checkpoint it's {exact(plain_bytes)}"
+        return not_yet(f"every value is right, but {besides}.")
+    return right(f"outputs, gradients and effects match the layer's bit for bit, with {len(SEEDS)} seeds.")
 
 
 def _differs(found: Trained, true: Trained) -> str:
     if found.output.shape != true.output.shape or not torch.equal(found.output, true.output):
-        return "the output is not the layer's: is the factor drawn as the layer draws it?"
+        return "the output differs from the layer's. Do you draw the factor the way the layer does?"
     if found.draws[0] != true.draws[0]:
         return "forward must draw one random number, as the layer does."
     if found.mean_after_forward != true.mean_after_forward:
-        return f"after forward the mean is {found.mean_after_forward:.4f}: the layer has {true.mean_after_forward:.4f}."
+        means = f"{found.mean_after_forward:.4f}, and with the layer itself {true.mean_after_forward:.4f}"
+        return f"after forward the running mean is {means}."
     if found.mean_after_backward != true.mean_after_backward:
-        return "backward moves the running mean a second time."
+        return "backward updates the running mean a second time."
     for name, gradient in found.gradients.items():
         if gradient is None:
             return f"{name} gets no gradient."
         if not equal([gradient], [true.gradients[name]]):
-            return f"the gradient of {name} is wrong: what does the function draw when it runs again?"
+            return f"the gradient of {name} is wrong. What does your function draw when it runs again?"
     if found.draws[1] != true.draws[1]:
-        return "the gradients are right, but backward draws random numbers: whoever draws next gets others."
+        return "the gradients are right, but backward draws a random number, which changes every later draw."
     return ""
 
 
 def loss_in_pieces(function: Loss) -> Verdict:
-    """Exercise 5: the head and the loss of a GPT without all logits being there at once."""
+    """Exercise 5: the head and the loss of a GPT, without ever holding all logits at once."""
     if (wrong := no_function(function)) is not None:
         return wrong
     try:
@@ -202,13 +204,13 @@ def _wrong_loss(value: torch.Tensor, gradients: Iterable[torch.Tensor | None]) -
     true, *true_gradients = plain
     if not torch.allclose(value, true):
         if any(torch.allclose(value, other) for other in means_of_means()):
-            return f"{N_SMALL} positions do not come in equal pieces: a mean of means weighs a short piece's more."
-        return f"for {N_SMALL} positions the loss is {true:.4f}: got {float(value):.4f}."
+            return f"{N_SMALL} positions don't divide into equal pieces, so a mean of means overweights a short piece."
+        return f"for {N_SMALL} positions the loss should be {true:.4f}: got {float(value):.4f}."
     for name, gradient, true_gradient in zip(("x", "weight"), gradients, true_gradients, strict=True):
         if gradient is None:
-            return f"the value is right, and {name} gets no gradient."
+            return f"the value is right, but {name} gets no gradient."
         if true_gradient is None or not torch.allclose(gradient, true_gradient):
-            return f"the value is right, the gradient of {name} is not."
+            return f"the value is right, but the gradient of {name} isn't."
     return ""
 
 
@@ -217,14 +219,14 @@ def _too_high(function: Loss) -> str:
     limit_bytes = whole.peak_bytes // LARGEST_SHARE
     if step.peak_bytes <= limit_bytes:
         return ""
-    said = f"it is right, and its peak of {exact(step.peak_bytes)} is above {exact(limit_bytes)}."
+    reply = f"the loss is right, but its peak of {exact(step.peak_bytes)} is above the limit, {exact(limit_bytes)}."
     if step.held_bytes > whole.held_bytes // 2:
-        return f"{said} All logits are held when backward begins: which pieces are checkpoints?"
-    return f"{said} Little is held when backward begins; what is there when a piece has run again?"
+        return f"{reply} All logits are held when backward begins. Which of your pieces are checkpoints?"
+    return f"{reply} Little is held when backward begins. How much is there once a piece has run again?"
 
 
 def fits(settings: Mapping[str, Any] | None) -> Verdict:
-    """Exercise 6: GPT-2 small with explicit attention on SMALL_CARD, N_SEQUENCES a step, few FLOPs run again."""
+    """Exercise 6: GPT-2 small with explicit attention on SMALL_CARD, N_SEQUENCES a step, for few FLOPs more."""
     if settings is None:
         return NO_ANSWER
     if complaint := _wrong_settings(settings):
@@ -237,26 +239,28 @@ def fits(settings: Mapping[str, Any] | None) -> Verdict:
     peak = f"its peak is {exact(run.peak_bytes)}"
     if not run.fits:
         over = run.peak_bytes - room_bytes
-        why = f"{exact(over)} more than" if over > 0 else "and with what segments waste it is too much for"
+        why = f"which is {exact(over)} more than" if over > 0 else "and with what its segments waste that is more than"
         return not_yet(f"torch.OutOfMemoryError: {peak}, {why} the {exact(room_bytes)} of {SMALL_CARD}.")
-    said = f"{peak}, and {run.more_flops:.1%} more FLOPs"
     if run.more_flops > MOST_FLOPS:
-        return not_yet(f"it fits, {said}; {MOST_FLOPS:.0%} may be added. What has most bytes for its FLOPs?")
-    return right(f"{said}.")
+        return not_yet(
+            f"it fits, {peak}, but it computes {run.more_flops:.1%} more FLOPs, and at most {MOST_FLOPS:.0%} is "
+            "allowed. What has the most bytes for its FLOPs?"
+        )
+    return right(f"{peak}, for {run.more_flops:.1%} more FLOPs.")
 
 
 def _wrong_settings(settings: object) -> str:
     if not isinstance(settings, Mapping):
-        return f"the answer is a dict of settings: got {settings!r}."
+        return f"your answer must be a dict of settings: got {settings!r}."
     if missing := {"b", "micro_batches", "regions"} - settings.keys():
-        return f"the answer must have {', '.join(sorted(missing))}: got {settings!r}."
+        return f"your answer must also have {', '.join(sorted(missing))}: got {settings!r}."
     b, micro_batches, regions = (settings[name] for name in ("b", "micro_batches", "regions"))
     if not all(isinstance(number, int) and not isinstance(number, bool) for number in (b, micro_batches)):
         return f"b and micro_batches must be integers: got {b!r} and {micro_batches!r}."
     if b * micro_batches != N_SEQUENCES:
         return f"b * micro_batches must be {N_SEQUENCES}: got {b * micro_batches}."
     if b < FEWEST_AT_ONCE:
-        return f"b must be {FEWEST_AT_ONCE} at least: got {b}; fewer leave the card idle."
+        return f"b must be at least {FEWEST_AT_ONCE}: got {b}; fewer leave the card idle."
     if regions not in _WITH_FLOPS:
         return f"regions must be one of {'; '.join(_WITH_FLOPS)}: got {regions!r}."
     return ""

@@ -1,4 +1,4 @@
-"""The exercises of chapter 7 that read and reckon: messages, bytes a parameter, a loss's logits, a leak in a ledger."""
+"""Exercises 1 to 4 of chapter 7: error messages, bytes per parameter, the logits of a loss, a leak between ledgers."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -26,12 +26,12 @@ from .judge import NO_ANSWER, Verdict, check, first_wrong, not_yet, of_part, rig
 _CARD = find_spec("rtx3090-24gb")
 _OTHER_BYTES = 13 * GiB  # of another process on it
 CAUSES = {
-    "fragmentation": "{cached} are reserved but unallocated, and {asked} are asked for: too few, even in one piece.",
-    "another process": "the message names all but {outside} of the capacity: no more than a CUDA context takes.",
-    "one request": "{asked} are asked for, less than the capacity of {total}: an empty card would have them.",
-    "its own tensors": "{allocated} of {total} are allocated by PyTorch. Where is the rest?",
+    "fragmentation": "only {cached} are reserved but unallocated, too little for {asked} even in one piece.",
+    "another process": "the message names all but {outside} of the capacity, and a CUDA context takes that much.",
+    "one request": "the run asked for {asked}, less than the capacity of {total}. An empty card would have room.",
+    "its own tensors": "PyTorch has allocated only {allocated} of {total}. Where is everything else?",
 }
-"""What a message may tell, and what is said of each where it does not."""
+"""The causes that a message may have, and the reply to each where it is not the cause."""
 
 RECIPES = {
     "float32": {"weights": 4, "gradients": 4, "averages": 8},
@@ -41,12 +41,12 @@ RECIPES = {
     },
     "all in bfloat16": {"weights": 2, "gradients": 2, "averages": 4},
 }  # fmt: skip
-"""Ways to train with AdamW, and the bytes of a parameter in each."""
+"""Ways to train with AdamW, and the bytes per parameter in each."""
 
 
 @dataclass(frozen=True)
 class _Refusal:
-    """A message, and its numbers as it has them; `outside` is what it does not speak of."""
+    """A message, and its numbers as it has them; `outside` is what it does not mention."""
 
     text: str
     asked: str
@@ -94,7 +94,7 @@ def _full(gpu: GPU) -> list[torch.Tensor]:
 
 
 def _refused(program: Callable[[GPU], list[torch.Tensor]], cause: str) -> _Refusal:
-    """What a program is told that cannot have what it asks for."""
+    """The message that a program gets when its request fails."""
     taken_bytes = _CARD.context_bytes + (_OTHER_BYTES if cause == "another process" else 0)
     with SimulatedGPU(replace(_CARD, context_bytes=taken_bytes), cuda=True) as gpu:
         try:
@@ -112,14 +112,16 @@ def read_message(answer: Mapping[str, str] | None) -> Verdict:
         return NO_ANSWER
     refusals = _refusals()
     if not isinstance(answer, Mapping) or answer.keys() != refusals.keys():
-        return not_yet(f"the answer is a dict with a cause for each of {', '.join(refusals)}: got {answer!r}.")
+        return not_yet(f"the answer must be a dict with a cause for each of {', '.join(refusals)}: got {answer!r}.")
     truth = dict(zip(refusals, ("another process", "fragmentation", "one request", "its own tensors"), strict=True))
     for name, cause in answer.items():
         if not isinstance(cause, str) or cause not in CAUSES:
-            return not_yet(f"{cause!r} is none of {'; '.join(CAUSES)}.")
+            return not_yet(f"{cause!r} is not one of {'; '.join(CAUSES)}.")
         if cause != truth[name]:
             return of_part(name, not_yet(CAUSES[cause].format(**vars(refusals[name]))))
-    return right("each message has its numbers; what it does not say is the capacity less all the others.")
+    return right(
+        "the numbers of a message give its cause away. What it leaves out is the capacity minus everything it names."
+    )
 
 
 def bytes_per_parameter(answer: tuple[str, int] | None) -> Verdict:
@@ -127,22 +129,24 @@ def bytes_per_parameter(answer: tuple[str, int] | None) -> Verdict:
     if answer is None:
         return NO_ANSWER
     if not isinstance(answer, list | tuple) or len(answer) != 2 or answer[0] not in list(RECIPES):
-        return not_yet(f"the answer is one of {'; '.join(RECIPES)}, and a number of bytes: got {answer!r}.")
+        return not_yet(f"the answer must be one of {'; '.join(RECIPES)}, and a number of bytes: got {answer!r}.")
     recipe, n_bytes = answer
     small, large = (llama_parameter_count().value(letters(f"llama-3-{size}")) for size in ("8b", "70b"))
     each = {name: sum(parts.values()) for name, parts in RECIPES.items()}
     said_bytes = 60 * GiB  # the table says GB: read as 10**9 bytes, no recipe has them
     if recipe != min(each, key=lambda name: abs(each[name] * small - said_bytes)):
-        return not_yet(f"{recipe!r} has {each[recipe]} bytes a parameter, {exact(each[recipe] * small)}.")
+        return not_yet(
+            f"{recipe!r} takes {each[recipe]} bytes per parameter. For 8B that makes {exact(each[recipe] * small)}."
+        )
     masters = "bfloat16, masters and their gradients in float32"
     parts, truth = RECIPES[masters], each[masters] * large
     mistakes = {
-        each[masters] * 70 * 10**9: "It has not 70 billion parameters, but as many as its sizes give.",
-        each[masters] * small: "That is 8B.",
-        each["all in bfloat16"] * large: "That is all in bfloat16.",
-        truth - parts["gradients"] * large: "The gradients in bfloat16 are there, too, when those in float32 are made.",
-        truth - parts["masters' gradients"] * large: "The masters have gradients, too, in float32, beside those in "
-        "bfloat16.",
+        each[masters] * 70 * 10**9: "70B is only a name. The exercise gives the exact number of parameters.",
+        each[masters] * small: "That's the answer for 8B.",
+        each["all in bfloat16"] * large: "That's 70B with everything in bfloat16.",
+        truth - parts["gradients"] * large: "The bfloat16 gradients still exist when the float32 ones are made.",
+        truth - parts["masters' gradients"] * large: "The masters have float32 gradients as well, in addition to the "
+        "bfloat16 ones.",
     }
     return check(n_bytes, truth, mistakes)
 
@@ -165,19 +169,19 @@ def logit_bytes(function: Callable[..., int | None]) -> Verdict:
 def _judged_logits(answer: object, loss: str, T: int, V: int, rows: int) -> Verdict:
     most, n = {"whole": 12, "half": 6, "chunks": 12}[loss], min(T, rows) if loss == "chunks" else T
     mistakes = {
-        most // 3 * n * V: "That is what forward keeps.",
-        2 * n * V: "That is the logits alone, in bfloat16.",
-        {6: 4, 12: 10}[most] * n * V: "That is forward's most; in backward there are gradients.",
-        (most + 2) * n * V: "Nothing has a name for the logits in backward.",
+        most // 3 * n * V: "That's what forward keeps.",
+        2 * n * V: "That's only the logits, in bfloat16.",
+        {6: 4, 12: 10}[most] * n * V: "That's the most in forward. Backward adds gradients.",
+        (most + 2) * n * V: "In backward the bfloat16 logits are gone, because no name holds them.",
     }
     if loss == "half":
-        mistakes[12 * T * V] = "This loss is in bfloat16, as the logits are."
+        mistakes[12 * T * V] = "This loss is computed in bfloat16, like its logits."
     else:
-        mistakes[6 * n * V] = "The loss is in float32: it is the logits that are in bfloat16."
+        mistakes[6 * n * V] = "Only the logits are in bfloat16. The loss is computed in float32."
     if loss == "chunks":
-        mistakes[12 * T * V] = "One chunk's logits go before the next one's come."
+        mistakes[12 * T * V] = "One chunk's logits are freed before the next chunk makes its own."
     if n < rows:
-        mistakes[12 * rows * V] = "No chunk has more rows than there are."
+        mistakes[12 * rows * V] = "A chunk can't have more rows than there are."
     mistakes.pop(most * n * V, None)
     return check(answer, _logits_at_peak(loss, T, V, rows), mistakes)
 
@@ -223,7 +227,7 @@ _STEPS = (2, 5)
 
 
 def two_ledgers() -> tuple[Ledger, Ledger]:
-    """What a training that grows holds after its second step, and after its fifth."""
+    """What a leaking training run holds after its second step, and after its fifth."""
     return _two_ledgers()
 
 
@@ -250,19 +254,20 @@ def leak(answer: tuple[str, int] | None) -> Verdict:
     if answer is None:
         return NO_ANSWER
     if not isinstance(answer, list | tuple) or len(answer) != 2 or not isinstance(answer[0], str):
-        return not_yet(f"the answer is a module's path, as the ledger has it, and a number of bytes: got {answer!r}.")
+        return not_yet(f"the answer must be a module's path, as in the ledger, and a number of bytes: got {answer!r}.")
     module, n_bytes = answer
     truth = 2 * LEAK["b"] * LEAK["s"] * _WATCHED["d_model"]
     n_steps = _STEPS[1] - _STEPS[0]
     if module == "":
-        return not_yet("the outermost module leaves its losses, 4 bytes a step: that is not what fills the card.")
+        return not_yet("the outermost module leaves only its losses, 4 bytes a step. They don't fill the card.")
     if module != LEAK["module"]:
-        return not_yet(f"nothing new stays of {module!r}: group the difference by module and operation.")
+        return not_yet(f"nothing that {module!r} makes accumulates. Group the difference by module and operation.")
     mistakes = {
-        n_steps * truth: f"Between the ledgers there are {n_steps} steps.",
-        n_steps * (truth + 4): f"Between the ledgers there are {n_steps} steps, and the losses are another module's.",
-        truth + 4: "The 4 bytes are the loss's.",
-        _STEPS[1] * truth: "That is what all steps have left.",
-        truth // 2 * 4: "Its numbers have 2 bytes each.",
+        n_steps * truth: f"There are {n_steps} steps between the ledgers.",
+        n_steps
+        * (truth + 4): f"There are {n_steps} steps between the ledgers, and the losses belong to another module.",
+        truth + 4: "The loss is among these bytes, and belongs to another module.",
+        _STEPS[1] * truth: "That's what all the steps together have left.",
+        truth // 2 * 4: "Its numbers take 2 bytes each.",
     }
     return check(n_bytes, truth, mistakes)

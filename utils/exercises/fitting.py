@@ -1,4 +1,4 @@
-"""The exercise of chapter 4 that hands over a run that dies: its settings are tried on a simulated T4."""
+"""The exercise of chapter 4 in which you fix a run that dies: its settings are tried on a simulated T4."""
 
 import re
 from collections.abc import Mapping
@@ -21,13 +21,13 @@ from .judge import NO_ANSWER, Verdict, not_yet, right
 
 SMALL_CARD = "t4-16gb"
 DIES: dict[str, Any] = {"b": 12, "attention": "explicit", "keeps_logits": True, "set_to_none": False}
-"""Settings with which GPT-2 medium does not train on a T4."""
+"""Settings with which GPT-2 medium does not fit on a T4."""
 BEST: dict[str, Any] = {"attention": "fused", "keeps_logits": False, "set_to_none": True}
-SCALER_BYTES = 4 * 4  # its scale and count, the scaled loss and that one's gradient
+SCALER_BYTES = 4 * 4  # its scale and count, the scaled loss and the gradient of that
 
 
 def fits_on_a_t4(settings: Mapping[str, Any] | None) -> Verdict:
-    """Exercise 3: settings, those of DIES, with which three steps of GPT-2 medium run on a 16 GB T4, and most of b."""
+    """Exercise 3: new values for DIES with which three steps of GPT-2 medium run on a 16 GB T4, with the largest b."""
     if settings is None:
         return NO_ANSWER
     if wrong := _wrong_settings(settings):
@@ -36,27 +36,27 @@ def fits_on_a_t4(settings: Mapping[str, Any] | None) -> Verdict:
         return not_yet(f"a batch of {settings['b']} is far too many.")
     room, needed, run = find_spec(SMALL_CARD).allocator_bytes, _at_peak(**settings), _on_a_t4(**settings)
     if run.dies:
-        why = f"short of its peak by {exact(needed - room)}"
+        why = f"and the peak needs {exact(needed - room)} more"
         if needed <= room:
-            why = f"enough for the {exact(needed)} of its peak, but not in one piece where one is asked for"
-        return not_yet(f"{run.dies} Beside the context the T4 has {exact(room)}: {why}.")
-    said = f"three steps run, and their peak requests {exact(run.peak_bytes)}, {exact(room - run.peak_bytes)} less than"
-    said += " there are beside the context."
+            why = f"enough for the peak's {exact(needed)}, but no free piece was large enough for this request"
+        return not_yet(f"{run.dies} After its context the T4 has {exact(room)}, {why}.")
+    verdict = f"three steps run. Their peak requests {exact(run.peak_bytes)}, {exact(room - run.peak_bytes)} less than"
+    verdict += " the T4 has after its context."
     best = dict(settings) | BEST
     if not _on_a_t4(**(best | {"b": settings["b"] + 1})).dies:
         waste = needed - _at_peak(**best)
-        how = f"{exact(waste)} of it need not be there" if waste else "nothing of it is in vain"
-        return not_yet(f"{said} But {how}, and a larger batch fits.")
-    return right(f"{said} With one sequence more: {_on_a_t4(**(best | {'b': settings['b'] + 1})).dies}")
+        how = f"{exact(waste)} of the peak can be avoided, so" if waste else "None of the peak can be avoided, but"
+        return not_yet(f"{verdict} {how} a larger batch fits.")
+    return right(f"{verdict} With one more sequence, {_on_a_t4(**(best | {'b': settings['b'] + 1})).dies}")
 
 
 def _wrong_settings(settings: object) -> str:
-    """What is wrong with settings as such; empty where nothing is."""
+    """What is wrong with the settings themselves; empty if nothing is."""
     if not isinstance(settings, Mapping) or settings.keys() != DIES.keys():
-        return f"settings are a dict of {', '.join(map(repr, DIES))}: got {settings!r}."
+        return f"settings must be a dict of {', '.join(map(repr, DIES))}: got {settings!r}."
     b, attention = settings["b"], settings["attention"]
     if isinstance(b, bool) or not isinstance(b, int) or b < 1:
-        return f"b must be a whole number from 1: got {b!r}."
+        return f"b must be a whole number, at least 1: got {b!r}."
     if attention not in ("explicit", "fused"):
         return f"attention must be 'explicit' or 'fused': got {attention!r}."
     for name in ("keeps_logits", "set_to_none"):
@@ -67,7 +67,7 @@ def _wrong_settings(settings: object) -> str:
 
 @dataclass(frozen=True)
 class _Run:
-    """How three steps end: `dies` says where; empty where they get through, and then there is a peak."""
+    """How three steps end: `dies` says where, or is empty if all three run, and then there is a peak."""
 
     dies: str = ""
     peak_bytes: int = 0
@@ -84,12 +84,12 @@ def _on_a_t4(b: int, attention: str, keeps_logits: bool, set_to_none: bool) -> _
         step = 1 + sum(event.name.endswith("zero_grad") for event in gpu.trace if event.action == "mark")
         asks = re.search(r"(?:aten::)?(\S+) asked for ([\d,]+)", str(error))
         assert asks is not None
-        return _Run(f"step {step} dies in {gpu.trace.events[-1].phase}: {asks[1]} asks for {asks[2]} bytes.")
+        return _Run(f"step {step} dies in {gpu.trace.events[-1].phase}, where {asks[1]} asks for {asks[2]} bytes.")
     return _Run(peak_bytes=max(step_peak(gpu.trace, step).requested_bytes for step in (1, 2, 3)))
 
 
 def _at_peak(b: int, attention: str, keeps_logits: bool, set_to_none: bool) -> int:
-    """The bytes requested at the peak of a step from the second on, whether or not a T4 has them."""
+    """The bytes requested at the peak of the second and any later step, whether or not a T4 has them."""
     kernel = "explicit" if attention == "explicit" else "efficient"  # a T4 has no flash attention
     held = GPTSettings("autocast", kernel, holds_logits=keeps_logits, holds_gradients=not set_to_none)
     return held_in_loss(held).bytes(**(letters("gpt2-medium") | {"b": b})) + SCALER_BYTES

@@ -1,4 +1,4 @@
-"""The exercise of chapter 7 that hands over a run that dies: Llama 3 8B is to be trained on a card of 24 GB."""
+"""Exercise 5 of chapter 7: a run that dies, Llama 3 8B on a 24 GB card, and options that make it fit."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ DIES: dict[str, Any] = {
     "loss": "all logits", "is_checkpointed": False, "optimizer": "AdamW, fused", "steps_in_backward": False,
     "rank": 0, "offload": "nothing",
 }  # fmt: skip
-"""Settings with which that step does not fit."""
+"""The options it is given, with which it does not fit."""
 _MOST_RANK = 256
 _LEANER: dict[str, Any] = {"loss": "chunks, fused", "is_checkpointed": False, "offload": "nothing"}
 
@@ -41,21 +41,20 @@ def fits_on_24_gb(settings: Mapping[str, Any] | None) -> Verdict:
     costs = cost(step)
     if step.rank:
         return not_yet(
-            f"{said} But the gradients are others: {trained(step):,d} parameters are trained, those of adapters, and "
-            f"all {trained(GIVEN):,d} are to be. If adapters will do, this is a way: it computes {_more(costs)}."
+            f"{said} But it trains only the adapters' {trained(step):,d} parameters, and the exercise asks for all "
+            f"{trained(GIVEN):,d}. If adapters are enough for you, take it: it computes {_more(costs)}."
         )
     for name, value in _LEANER.items():
         leaner = replace(step, **{name: value})
         if cost(leaner).is_less_than(costs) and _has_room(leaner) and _tried(leaner).fits:
-            saved = _saved(costs, cost(leaner))
-            return not_yet(f"{said} But {saved} in vain: with {name}={value!r} it fits as well.")
+            return not_yet(f"{said} But it {_wasted(costs, cost(leaner))} for nothing: {name}={value!r} fits as well.")
     return right(f"{said} It computes {_more(costs)}. {_changed(step)}")
 
 
 def _wrong_settings(settings: object) -> str:
     """What is wrong with settings as such, their names left to `LlamaStep`; empty where nothing is."""
     if not isinstance(settings, Mapping) or settings.keys() != DIES.keys():
-        return f"settings are a dict of {', '.join(map(repr, DIES))}: got {settings!r}."
+        return f"settings must be a dict of {', '.join(map(repr, DIES))}: got {settings!r}."
     for name in ("is_checkpointed", "steps_in_backward"):
         if not isinstance(settings[name], bool):
             return f"{name} must be True or False: got {settings[name]!r}."
@@ -94,16 +93,16 @@ def _tried(step: LlamaStep) -> _Tried:
 
 
 def _peak_of(run: StepRun) -> str:
-    """Where most is requested, and of what."""
+    """Where the most is requested, and what takes it."""
     event, ledger = run.trace.events[run.peak - 1], Ledger.at(run.trace, run.peak)
     (most, n_bytes), (second, next_bytes), *_ = sorted(ledger.parts.items(), key=lambda part: -part[1])
     where = f"in {event.phase or 'the optimizer'}, at {event.operation.removeprefix('aten::')}"
-    parts = f"{most} {short(n_bytes)}, {second} {short(next_bytes)}"
-    return f"Its peak is {where}: {exact(ledger.requested_bytes)}, of them {parts}."
+    parts = f"{most} take {short(n_bytes)}, {second} {short(next_bytes)}"
+    return f"Its peak is {where}, with {exact(ledger.requested_bytes)}, of which {parts}."
 
 
 def _more(costs: Cost) -> str:
-    """What a step computes beside the given one, and what it moves."""
+    """What a step computes, compared with the given one, and what it moves."""
     given = cost(GIVEN).flops
     share = f"{abs(costs.flops - given) / given:.1%}"
     computes = f"{share} {'more' if costs.flops > given else 'less'} than the given step"
@@ -116,21 +115,22 @@ def _more(costs: Cost) -> str:
     )
 
 
-def _saved(costs: Cost, leaner: Cost) -> str:
+def _wasted(costs: Cost, leaner: Cost) -> str:
     """What one step computes and moves that a leaner one does not."""
     flops, moved_bytes = costs.flops - leaner.flops, costs.moved_bytes - leaner.moved_bytes
-    parts = [f"{flops / costs.flops:.1%} of what it computes"] if flops else []
-    parts += [f"{exact(moved_bytes)} to the host and back"] if moved_bytes else []
-    return f"{' and '.join(parts)} {'is' if parts[0][-1] == 's' and len(parts) == 1 else 'are'}"
+    parts = [f"does {flops / costs.flops:.1%} of its computing"] if flops else []
+    parts += [f"moves {exact(moved_bytes)} to the host and back"] if moved_bytes else []
+    return " and ".join(parts)
 
 
 def _changed(step: LlamaStep) -> str:
-    """What of the training itself changes: the gradients and the update."""
-    of_loss = "the loss rounds to bfloat16, and so its gradients" if step.loss == "all logits, bfloat16" else ""
-    gradients = f"Of the gradients {of_loss}" if of_loss else "The gradients are the same, but for the order of sums"
+    """How the training itself changes: its gradients and its update."""
+    gradients = "The gradients are the same, except for the order of sums"
+    if step.loss == "all logits, bfloat16":
+        gradients = "The loss is rounded to bfloat16, and so are the gradients"
     update = "the update is AdamW's"
     if step.optimizer.partition(",")[0] != "AdamW":
         update = f"the update is {step.optimizer}'s, not AdamW's"
     elif step.offload.startswith("optimizer"):
-        update = f"AdamW works on float32 copies in the host's memory, {exact(12 * trained(step))} there"
+        update = f"AdamW works on float32 copies in the host's memory, which take {exact(12 * trained(step))} there"
     return f"{gradients}; {update}."

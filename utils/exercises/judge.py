@@ -1,4 +1,4 @@
-"""Judges a reader's answer: right, or what is wrong with it and by how much."""
+"""Judges a reader's answer: right, or what is wrong with it, and roughly by how much, without giving it away."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class Verdict:
         return self.text
 
 
-NO_ANSWER = Verdict("No answer yet: put yours in place of None and run the cell again.")
+NO_ANSWER = Verdict("No answer yet: replace None with yours and run the cell again.")
 
 
 def right(text: str) -> Verdict:
@@ -35,7 +35,7 @@ def not_yet(text: str) -> Verdict:
 
 
 def check(answer: object, truth: int, mistakes: Mapping[int, str] | None = None) -> Verdict:
-    """Whether a count of bytes is right; if not, by how much it is off, and why if the mistake is a known one.
+    """Whether a count of bytes is right; if not, roughly how far off it is, and why if the mistake is a known one.
 
     `mistakes` maps wrong answers that a reader may plausibly give to a hint.
     """
@@ -45,11 +45,19 @@ def check(answer: object, truth: int, mistakes: Mapping[int, str] | None = None)
         return not_yet(_not_whole(answer, truth))
     if answer == truth:
         return right(f"{exact(truth)}.")
-    side = "too many" if answer > truth else "too few"
-    times = f"{answer / truth:.4g}" if truth and 0 < answer < 100 * truth else "0"
-    ratio = f", {times} times the right answer" if times != "1" and float(times) > 0.01 else ""
     hint = f" {mistakes[answer]}" if mistakes and answer in mistakes else ""
-    return not_yet(f"{exact(answer)} is {exact(abs(answer - truth))} {side}{ratio}.{hint}")
+    return not_yet(f"{exact(answer)} is {_how_far(answer, truth)}.{hint}")
+
+
+def _how_far(answer: int, truth: int) -> str:
+    """Too many or too few, and roughly by what: never so exactly that the answer follows."""
+    side = "too many" if answer > truth else "too few"
+    times = answer / truth if truth > 0 else 0.0
+    if abs(times - 1) < 0.1:
+        return f"{side}, though close: within {'a hundredth' if abs(times - 1) < 0.01 else 'a tenth'}"
+    if not 0.01 < times < 100:
+        return f"far {side}"
+    return f"{side}, about {float(f'{times:.2g}'):g} times the right answer"
 
 
 def check_function(
@@ -58,7 +66,7 @@ def check_function(
     settings: Sequence[Mapping[str, object]],
     mistakes: Mapping[str, Callable[..., int]] | None = None,
 ) -> Verdict:
-    """Whether a function gives the right bytes for every setting; if not, for which one first, and by how much.
+    """Whether a function gives the right bytes for every setting; if not, for which one first, and roughly how far off.
 
     `mistakes` maps a hint to a function that makes the mistake: it is given where the answers agree with that one.
     """

@@ -1,4 +1,4 @@
-"""The exercises of chapter 4: each answer is held to simulated training steps and to closed forms."""
+"""The exercises of chapter 4: answers are checked against simulated training steps and closed forms."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -40,7 +40,7 @@ GQA_SHAPES = (
 
 
 def relu_instead(answer: int | None) -> Verdict:
-    """Exercise 1: by how much the peak of the article's run, in requested bytes, falls with ReLU in place of GELU."""
+    """Exercise 1: by how much the peak of the article's run, in requested bytes, falls with ReLU instead of GELU."""
     return check(answer, *_relu_instead())
 
 
@@ -50,12 +50,12 @@ def _relu_instead() -> tuple[int, dict[int, str]]:
     truth, e = with_gelu - with_relu, 12 * 1024 * 768
     assert truth == 12 * 8 * e
     mistakes = {
-        8 * e: "That is one block.",
-        truth // 4: "The hidden tensors have the width 4d.",
-        truth // 2: "They have 2 bytes an element, and 4d numbers for each position.",
-        0: "`down` keeps its input in any case. Which tensor has no reader left?",
-        12 * 18 * e: "ReLU's output is `down`'s input and stays; the norm's and `up`'s input stay as well.",
-        2 * truth: "ReLU's output is `down`'s input, and stays: one hidden tensor goes, and it is in half precision.",
+        8 * e: "That is one block, and the model has twelve.",
+        truth // 4: "Inside the MLP, tensors are 4d wide.",
+        truth // 2: "The tensor is 4d wide, and each element takes 2 bytes.",
+        0: "`down` keeps its input either way. Which tensor does no backward read any more?",
+        12 * 18 * e: "ReLU's output is `down`'s input, so it stays. So do the inputs of the norm and of `up`.",
+        2 * truth: "ReLU's output is `down`'s input, so it stays. Only one 4d-wide tensor goes, in half precision.",
     }
     return truth, mistakes
 
@@ -72,21 +72,22 @@ def _one_more_block() -> tuple[int, dict[int, str]]:
     activations, mask, statistics = 36 * e + 6 * 12 * 12 * 1024**2, 1024**2, 16 * 12 * 1024
     assert truth == 16 * n + 5 * mask + activations + statistics + 24 * 768**2 + 6 * 4
     mistakes = {
-        activations: "Those are the large activations alone; the block's parameters take part four times.",
-        truth - 24: "Fused AdamW counts its steps for each of the block's six parameters.",
-        truth - 24 * 768**2: "Autocast keeps a copy of each weight that a product uses.",
-        truth - statistics: "Each norm keeps two numbers a position.",
-        truth - mask: "masked_fill keeps a mask of bools, beside the buffer of floats.",
+        activations: "Those are the large activations. The block's parameters count too, four times over.",
+        truth - 24: "Fused AdamW keeps a count of its steps for each of the block's six parameters.",
+        truth - 24 * 768**2: "Autocast keeps a copy of every weight that a product uses.",
+        truth - statistics: "Each norm keeps two numbers per position.",
+        truth - mask: "Besides the buffer of floats, there is a mask of bools, which masked_fill keeps.",
         truth - 4 * mask: "Each block has a causal mask of floats, its buffer.",
-        truth - 5 * mask: "Each block has a causal mask, a buffer of floats, and masked_fill keeps one of bools.",
-        truth - 4 * n: "Weights, gradients and two moments: four times the parameters.",
-        12 * n + activations: "Gradients stay in the article's run, so a parameter takes 16 bytes; and there are small "
-        "terms: copies, masks, statistics, counts.",
-        12 * n: "Gradients stay too in the article's run. And what does the block keep for backward?",
+        truth - 5 * mask: "Each block has a causal mask, a buffer of floats, and masked_fill keeps another of bools.",
+        truth - 4 * n: "Each parameter has a weight, a gradient and two averages, of 4 bytes each.",
+        12 * n
+        + activations: "Gradients stay in the article's run, so a parameter takes 16 bytes. Then there are small "
+        "terms: copies, masks, statistics and counts.",
+        12 * n: "In the article's run gradients stay too. And what does the block keep for backward?",
         16 * n: "Those are the parameters, their gradients and averages. What does the block keep for backward?",
         4 * n + activations: "A parameter has a gradient and two averages as well.",
         16 * n + activations: "The large terms are right. What do autocast, masked_fill, the norms, the buffer and "
-        "AdamW's counts add?",
+        "AdamW's counts of its steps add?",
     }
     return truth, mistakes
 
@@ -97,24 +98,24 @@ def saves_most(answer: tuple[str, str] | None) -> Verdict:
         return NO_ANSWER
     names = ", ".join(map(repr, CHANGES))
     if not isinstance(answer, list | tuple) or len(answer) != 2 or any(name not in CHANGES for name in answer):
-        return not_yet(f"the answer is two names of {names}: first for s = 4096, then for s = 256; got {answer!r}.")
+        return not_yet(f"answer with two of {names}, first for s = 4096, then for s = 256: got {answer!r}.")
     for name, shape in zip(answer, (LONG, SHORT), strict=True):
         saved = _saved(shape)
         if name != max(saved, key=saved.__getitem__):
-            return not_yet(f"at s = {shape['s']}, {name!r} saves {exact(saved[name])}, and another change saves more.")
+            return not_yet(f"at s = {shape['s']}, {name!r} saves {exact(saved[name])}, but another change saves more.")
     each = ", ".join(f"{exact(_saved(shape)[name])}" for name, shape in zip(answer, (LONG, SHORT), strict=True))
     return right(f"they save {each}.")
 
 
 def _saved(shape: dict[str, int]) -> dict[str, int]:
-    """By each change, held to a run by tests/exercises/test_nanogpt.py."""
+    """The bytes that each change saves; tests/exercises/test_nanogpt.py compares them with runs."""
     values = letters("gpt2") | shape
     before_bytes = held_in_loss(BASE).bytes(**values)
     return {name: before_bytes - held_in_loss(replace(BASE, **how)).bytes(**values) for name, how in CHANGES.items()}
 
 
 class _Monitored(nn.Module):
-    """A model that a colleague has put into a module, perhaps to watch it."""
+    """A model that a colleague has wrapped in a module, perhaps to monitor it."""
 
     def __init__(self, model: nn.Module, watches: bool) -> None:
         super().__init__()
@@ -130,7 +131,7 @@ class _Monitored(nn.Module):
 
 
 def two_ledgers() -> tuple[Ledger, Ledger]:
-    """Ledgers at the peak of two runs: as planned, and as a colleague changed it."""
+    """The ledgers at the peak of two runs: one as planned, one with a colleague's change."""
     ledgers = []
     for watches in (False, True):
         with SimulatedGPU("a100-80gb") as gpu:
@@ -149,35 +150,37 @@ def who_holds(answer: tuple[int, ...] | None) -> Verdict:
     truth = (12, 1024, 50304)
     if tuple(answer) in (truth, (12 * 1024, 50304)):
         return right(
-            "the logits, 2 bytes each. The colleague's module has a name for them, so backward cannot free them."
+            "the logits, at 2 bytes each. The colleague's module has a name for them, so they outlive forward."
         )
     if torch.Size(answer).numel() == torch.Size(truth).numel():
-        return not_yet("the size is right; give the shape as the ledger has it.")
+        return not_yet("the size is right; give the shape as the ledger prints it.")
     n_bytes = 2 * torch.Size(answer).numel()
     return not_yet(
-        f"a tensor of this shape has {exact(n_bytes)} in half precision; which is as large as the difference?"
+        f"in half precision a tensor of this shape has {exact(n_bytes)}. Which one is as large as the difference?"
     )
 
 
 def grouped_query(function: Callable[..., int | None]) -> Verdict:
-    """Exercise 6: what attention with a heads for queries and g for keys and values keeps, in bfloat16 under flash."""
+    """Exercise 6: what attention with a heads of queries and g of keys and values keeps, in bfloat16 with flash."""
     mistakes = {
-        "That is attention with as many heads for keys and values as for queries.": lambda b, s, d, a, g: (
+        "That is attention with as many heads of keys and values as of queries.": lambda b, s, d, a, g: (
             10 * b * s * d + 4 * a * b * s + 24
         ),
         "The logsumexp is missing.": lambda b, s, d, a, g: _large(b, s, d, a, g) + 24,
-        "The logsumexp is that of the queries' heads.": lambda b, s, d, a, g: (
+        "There is a logsumexp for each head of queries, not of keys.": lambda b, s, d, a, g: (
             _large(b, s, d, a, g) + 4 * g * b * s + 24
         ),
-        "Two scalars are missing, of 16 bytes and 8.": lambda b, s, d, a, g: _large(b, s, d, a, g) + 4 * a * b * s,
-        "The large terms are right; the logsumexp and two scalars are missing.": _large,
-        "`out` keeps its input, which is the kernel's output too: one storage.": lambda b, s, d, a, g: (
+        "Two scalars are missing, one of 16 bytes and one of 8.": lambda b, s, d, a, g: (
+            _large(b, s, d, a, g) + 4 * a * b * s
+        ),
+        "The large terms are right. The logsumexp and two scalars are missing.": _large,
+        "`out` keeps its input, but that is the kernel's output, so it counts once.": lambda b, s, d, a, g: (
             _large(b, s, d, a, g) + 2 * b * s * d + 4 * a * b * s + 24
         ),
-        "q, k and v are views of qkv's output, kept once.": lambda b, s, d, a, g: (
+        "q, k and v are views of qkv's output, so they count once.": lambda b, s, d, a, g: (
             2 * _large(b, s, d, a, g) - 4 * b * s * d + 4 * a * b * s + 24
         ),
-        "A key has d/a numbers in each of g heads, and so has a value.": lambda b, s, d, a, g: (
+        "Keys have d/a numbers in each of g heads, and so do values.": lambda b, s, d, a, g: (
             6 * b * s * d + 2 * b * s * d * g // a + 4 * a * b * s + 24
         ),
     }

@@ -1,4 +1,4 @@
-"""The exercise of chapter 8 that changes a reader's own model: fewer bytes at the peak, and the same gradients."""
+"""The exercise of chapter 8 that changes a reader's own model: a lower peak, and the same gradients."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,11 +14,11 @@ from every_byte.units import exact
 from .judge import NO_ANSWER, Verdict, not_yet, raised, right
 
 FINE, COARSE = 1e-4, 2e-2
-"""How far gradients may be apart, of their norm: in float32, and where fewer bits are computed with."""
+"""How far apart gradients may be, as a share of their norm, in float32 and with fewer bits."""
 
 
 def cheaper(mine: Account, changed: Account | None, small: Mapping[str, int], share: float = 0.2) -> Verdict:
-    """Exercise 5: the peak of a reader's model lower by this share at least, and the gradients as they were.
+    """Exercise 5: the peak of a reader's model lowered by at least this share, with the same gradients.
 
     `changed` is the account of the changed model, at the same sizes, with the same optimizer and precision. Gradients
     are compared on the CPU, at the sizes of `small`, from equal weights and equal random numbers.
@@ -26,7 +26,7 @@ def cheaper(mine: Account, changed: Account | None, small: Mapping[str, int], sh
     if changed is None:
         return NO_ANSWER
     if not isinstance(changed, Account):
-        return not_yet(f"the answer is an account of the changed model: got {type(changed).__name__}.")
+        return not_yet(f"the answer must be an account of the changed model: got {type(changed).__name__}.")
     stays: list[tuple[str, object, object]] = [
         (what, mine.step, changed.step) for what in ("letters", "precision", "optimizer", "micro_batches")
     ]
@@ -37,13 +37,13 @@ def cheaper(mine: Account, changed: Account | None, small: Mapping[str, int], sh
             return not_yet(f"{what} must stay {_shown(old)}: got {_shown(new)}.")
     gain = 1 - changed.peak_bytes / mine.peak_bytes
     if gain < share:
-        now = f"it is {exact(changed.peak_bytes)}, and was {exact(mine.peak_bytes)}"
+        now = f"it was {exact(mine.peak_bytes)} and is {exact(changed.peak_bytes)}, {gain:.1%} lower"
         where = f"It is in {changed.report.peak_place}."
-        return not_yet(f"the peak must be lower by {share:.0%}: {now}, {gain:.1%}. {where}")
+        return not_yet(f"the peak must be at least {share:.0%} lower, but {now}. {where}")
     try:
         off = _gradients_apart(mine, changed, small)
     except Exception as error:
-        return not_yet(raised(error, f"on the CPU, at {_shown(dict(small))}, it"))
+        return not_yet(raised(error, f"on the CPU, at {_shown(dict(small))}, your model"))
     if isinstance(off, str):
         return not_yet(off)
     is_fine = mine.step.precision in (AS_IT_IS, "float32") and all(
@@ -51,16 +51,18 @@ def cheaper(mine: Account, changed: Account | None, small: Mapping[str, int], sh
     )
     if off > (FINE if is_fine else COARSE):
         apart = f"by {off:.2g} of their norm"
-        return not_yet(f"the gradients are others, {apart}. Dropout has to draw the same numbers, too.")
-    return right(f"{exact(mine.peak_bytes - changed.peak_bytes)} fewer, {gain:.1%}, and the same gradients.")
+        return not_yet(f"the gradients differ, {apart}. Does dropout draw the same numbers as before?")
+    return right(
+        f"the peak is {exact(mine.peak_bytes - changed.peak_bytes)} lower, {gain:.1%}, with the same gradients."
+    )
 
 
 def _gradients_apart(mine: Account, changed: Account, small: Mapping[str, int]) -> float | str:
-    """By which share of their norm gradients differ; in words, if the parameters are not the same."""
+    """By what share of their norm the gradients differ, or a sentence if the parameters are not the same."""
     models = [_made(account, small) for account in (mine, changed)]
     first, second = (list(model.parameters()) for model in models)
     if [p.shape for p in first] != [p.shape for p in second]:
-        return f"the parameters must stay as they are: there were {_counted(first)}, and are {_counted(second)}."
+        return f"the parameters must stay as they are, but there were {_counted(first)} and now are {_counted(second)}."
     with torch.no_grad():
         for parameter, copy in zip(first, second, strict=True):
             copy.copy_(parameter)
@@ -82,7 +84,7 @@ def _gradients(account: Account, model: nn.Module, small: Mapping[str, int]) -> 
 
 
 def _counted(parameters: Sequence[nn.Parameter]) -> str:
-    return f"{len(parameters)} of {sum(p.numel() for p in parameters):,d} numbers"
+    return f"{len(parameters)} with {sum(p.numel() for p in parameters):,d} elements"
 
 
 def _shown(value: object) -> str:

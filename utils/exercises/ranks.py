@@ -1,4 +1,4 @@
-"""The exercises of chapter 6: each answer is held to simulated ranks and to the closed form of a rank."""
+"""The exercises of chapter 6: each answer is compared with simulated ranks and with the closed form of a rank."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
@@ -33,7 +33,7 @@ TENSORS = {
     "the input of out": "attention: output",
     "the input of up": "mlp: input",
     "GELU's input": "mlp: activation input",
-    "the mask of the dropout behind down": "mlp: dropout mask",
+    "the mask of the dropout after down": "mlp: dropout mask",
 }
 T, B, S, D = 4, 2, 64, 128
 ROWS, WIDTH, N_RANKS = 50_257, 768, 8
@@ -46,25 +46,25 @@ _GIVEN = ("model", "s", "recompute", "attention", "gpu")
 
 
 def padding(answer: int | None) -> Verdict:
-    """Exercise 1: what eight ranks hold of a table and its training beyond 16 bytes a number, all together."""
+    """Exercise 1: what eight ranks together hold of a table, its gradient and averages, beyond 16 bytes a number."""
     one = 4 * WIDTH * (-ROWS % N_RANKS)
     truth = sum(map(_of_table, range(N_RANKS))) - 16 * ROWS * WIDTH
     return check(
         answer,
         truth,
         {
-            0: "Eight shares of as many rows each are more rows than the table has.",
-            one: "That is what the weights are padded by. What else has their shape, with what the rank does not own?",
-            4 * one: "Adam's averages are those of the rows that a rank owns: the last rank's are fewer.",
-            3 * one: "Adam has two averages, and neither is padded.",
-            one // 4: "That is the numbers; each takes four bytes.",
+            0: "Eight equal shares have more rows than the table.",
+            one: "That is the padding of the weights. What else does FSDP2 exchange in equal shares?",
+            4 * one: "Adam makes its averages for the rows that a rank owns, and the last rank owns fewer.",
+            3 * one: "Adam has two averages, and neither of them is padded.",
+            one // 4: "That counts the padded numbers of the weights; each number takes four bytes.",
         },
     )
 
 
 @cache
 def _of_table(rank: int) -> int:
-    """What a rank holds of weights, gradients and Adam's averages of the table, requested."""
+    """The requested bytes of the table's weights, gradients and Adam's averages on one rank."""
     with SimulatedGPU("a100-80gb") as gpu, ranks(N_RANKS, rank) as mesh:
         table = fully_sharded(nn.Embedding(ROWS, WIDTH, device=gpu.device), mesh)
         optimizer = torch.optim.AdamW(table.parameters(), foreach=True)
@@ -75,22 +75,23 @@ def _of_table(rank: int) -> int:
 
 
 def whole(answer: Collection[str] | None) -> Verdict:
-    """Exercise 2: which tensors each rank keeps whole in tensor parallel, without sequence parallel."""
+    """Exercise 2: which tensors each rank keeps whole under tensor parallelism without sequence parallelism."""
     if (wrong := no_names(answer, TENSORS)) is not None:
         return wrong
     formula = rank_saved(attention="explicit", activation="gelu", dropout=0.1)
     one, eight = (formula.by_term(b=2, s=64, d=64, a=8, e=2, t=t) for t in (1, 8))
     truth = {name for name, term in TENSORS.items() if one[term] == eight[term]}
     named = set(answer or ())
-    if missing := [name for name in TENSORS if name in truth - named]:
-        return not_yet(f"{missing[0]} stands whole, too: it lies between the products, not inside a rank's term.")
     if divided := [name for name in TENSORS if name in named - truth]:
-        return not_yet(f"{divided[0]} belongs to a rank's own heads or hidden numbers: it is divided.")
-    return right(f"{len(truth)} of {len(TENSORS)}, as the closed form has it for 8 ranks and for 1.")
+        return not_yet(f"{divided[0]} is divided: it belongs to a rank's own heads or hidden numbers.")
+    if n_missing := len(truth - named):
+        what = "one whole tensor is" if n_missing == 1 else f"{n_missing} whole tensors are"
+        return not_yet(f"{what} missing. Which of those you left out are between the products, not in a rank's term?")
+    return right(f"{len(truth)} of {len(TENSORS)}; in the closed form they are the same on 1 rank and on each of 8.")
 
 
 def plan(function: Callable[[], Mapping[str, ParallelStyle]]) -> Verdict:
-    """Exercise 3: a plan for `parallelize_module` that splits an MLP over ranks and keeps as little as it can."""
+    """Exercise 3: a plan for `parallelize_module` that splits an MLP over ranks and keeps as little as possible."""
     if (wrong := no_function(function)) is not None:
         return wrong
     try:
@@ -102,16 +103,16 @@ def plan(function: Callable[[], Mapping[str, ParallelStyle]]) -> Verdict:
     least_bytes = sum(rank_mlp_bytes().values())
     if kept_bytes != least_bytes:
         return not_yet(
-            f"a rank keeps {exact(kept_bytes)}, and can do with {exact(least_bytes)}: x whole, and 1/{T} of what "
-            "GELU takes and gives."
+            f"a rank keeps {exact(kept_bytes)}, and {exact(least_bytes)} would be enough. Which tensor does it keep "
+            "whole of which a share would do?"
         )
     if exchanged != ["all_reduce"]:
-        return not_yet(f"forward needs one exchange, a sum: yours has {', '.join(exchanged) or 'none'}.")
-    return right(f"a rank keeps {exact(kept_bytes)}, and forward exchanges one sum.")
+        return not_yet(f"forward needs a single exchange, a sum: yours has {', '.join(exchanged) or 'none'}.")
+    return right(f"a rank keeps {exact(kept_bytes)}, and forward has one exchange, a sum.")
 
 
 def split_mlp(styles: Mapping[str, ParallelStyle]) -> tuple[tuple[int, ...], int, list[str]]:
-    """Forward of an MLP as one of T ranks: the shape of its result, what it keeps in bytes, and what is exchanged."""
+    """An MLP's forward as one of T ranks: the shape of its result, the bytes it keeps, and its exchanges."""
     with SimulatedGPU("a100-80gb") as gpu, ranks(T) as mesh:
         mlp = parallelize_module(MLP(D, "gelu", device=gpu.device), mesh, dict(styles), src_data_rank=None)
         x = torch.empty(B, S, D, device=gpu.device, requires_grad=True)
@@ -124,14 +125,14 @@ def split_mlp(styles: Mapping[str, ParallelStyle]) -> tuple[tuple[int, ...], int
 
 
 def rank_mlp_bytes() -> dict[str, int]:
-    """What a rank keeps of that MLP at least, term by term."""
+    """The least that a rank must keep of that MLP, term by term."""
     formula = rank_saved(attention="explicit", activation="gelu")
     terms = formula.by_term(b=B, s=S, d=D, a=T, e=4, t=T)
     return {name: n_bytes for name, n_bytes in terms.items() if name.startswith("mlp: ")}
 
 
 def clipped(function: Clip) -> Verdict:
-    """Exercise 4: clips gradients to -1 .. 1 where they lie, in DDP's buckets, and takes nothing for it."""
+    """Exercise 4: a function that clips gradients to -1 .. 1 inside DDP's buckets and allocates nothing for it."""
     if (wrong := no_function(function)) is not None:
         return wrong
     try:
@@ -143,16 +144,18 @@ def clipped(function: Clip) -> Verdict:
         return not_yet(complaint)
     if stays_bytes:
         return not_yet(
-            f"{exact(stays_bytes)} more are held when it is done: a gradient is a tensor of its own now, and its "
+            f"{exact(stays_bytes)} more are still held afterwards: a gradient is now a tensor of its own, and its "
             "bucket is still there."
         )
     if more_bytes:
-        return not_yet(f"nothing stays, but {exact(more_bytes)} more stand there for a moment: a copy of a gradient.")
-    return right("the gradients are clipped where they lie: 0 bytes more, after it and within.")
+        return not_yet(
+            f"nothing more is held afterwards, but {exact(more_bytes)} are for a moment: a copy of a gradient."
+        )
+    return right("the gradients are clipped in place, for 0 bytes more during and after.")
 
 
 def _wrong_gradients(function: Clip) -> str:
-    """What is wrong with the gradients that a function leaves, on the CPU; "" if nothing is."""
+    """What is wrong with the gradients that a function leaves, on the CPU; "" if they are right."""
     torch.manual_seed(0)
     layer = nn.Linear(5, 3)
     expected = []
@@ -162,14 +165,15 @@ def _wrong_gradients(function: Clip) -> str:
     function(list(layer.parameters()))
     for parameter, gradient in zip(layer.parameters(), expected, strict=True):
         if parameter.grad is None:
-            return "a gradient is gone: the optimizer needs it."
+            return "a gradient is gone, and the optimizer needs it."
         if not torch.equal(parameter.grad, gradient):
-            return f"a gradient reaches {float(parameter.grad.abs().max()):.3g}, or another number in it has changed."
+            largest = float(parameter.grad.abs().max())
+            return f"a gradient still reaches {largest:.3g}, or others of its numbers have changed."
     return ""
 
 
 def _taken_by(function: Clip) -> tuple[int, int]:
-    """By how much more is held after a function has clipped the gradients of a layer in DDP, and while it does."""
+    """How many bytes more are held after a function has clipped the gradients of a layer in DDP, and during it."""
     with SimulatedGPU("a100-80gb") as gpu, ranks(N_RANKS) as mesh:
         layer = nn.Linear(1024, 1024, device=gpu.device)
         model = replicated(layer, mesh, gradient_as_bucket_view=True)
@@ -182,17 +186,17 @@ def _taken_by(function: Clip) -> tuple[int, int]:
 
 
 def copies(answer: int | None) -> Verdict:
-    """Exercise 5: autocast's copies on a rank of eight under FSDP2, after forward, if each block is a checkpoint."""
+    """Exercise 5: autocast's copies on one of eight ranks under FSDP2 after forward, with each block a checkpoint."""
     truth, all_copies = _copies("every block"), _copies("none")
     return check(
         answer,
         truth,
         {
-            all_copies: "So many are there without checkpoints: what does one keep of its block?",
-            0: "One product lies in no block.",
-            truth // 8: "A copy is made of the gathered weight: it is whole on each rank.",
+            all_copies: "That many exist without checkpoints. What does a checkpoint keep of its block?",
+            0: "One of the products is in no block.",
+            truth // 8: "Autocast copies the gathered weight, which is whole on each rank.",
             2 * truth: "A copy is in half precision.",
-            all_copies - truth: "That is what the checkpoints let go.",
+            all_copies - truth: "Those are the copies that the checkpoints drop.",
         },
     )
 
@@ -210,29 +214,28 @@ def _copies(regions: str) -> int:
 
 
 def fits(step: MeshStep) -> Verdict:
-    """Exercise 6: the step of `CROWDED` on the same GPUs, with as many sequences, so that it fits."""
+    """Exercise 6: the step of `CROWDED` on the same GPUs and with as many sequences, changed so that it fits."""
     if not isinstance(step, MeshStep):
         return not_yet(f"pass a MeshStep: got {step!r}.")
     for name in _GIVEN:
         if getattr(step, name) != getattr(CROWDED, name):
             return not_yet(f"{name} must stay {getattr(CROWDED, name)!r}: got {getattr(step, name)!r}.")
     if step.n_ranks != CROWDED.n_ranks:
-        return not_yet(f"there are {CROWDED.n_ranks} GPUs, t times the groups: yours are {step.n_ranks}.")
+        return not_yet(f"there are {CROWDED.n_ranks} GPUs, and t times the number of groups makes {step.n_ranks}.")
     if (n_sequences := _sequences(step)) != _sequences(CROWDED):
-        return not_yet(f"a step has {_sequences(CROWDED)} sequences, b in each group: yours has {n_sequences}.")
+        return not_yet(f"a step must have {_sequences(CROWDED)} sequences, b in each group: yours has {n_sequences}.")
     try:
         fit = _fit(step)
     except ValueError as error:
         return not_yet(raised(error, "your step"))
     if not fit.fits:
         given = fit.needed_bytes - _fit(CROWDED).needed_bytes
-        beside = f"{exact(abs(given))} {'more' if given > 0 else 'fewer'} than the step you were given" if given else ""
-        least = f"the ranks have to reserve {exact(fit.needed_bytes)} at least"
-        short = f"{exact(-fit.margin_bytes)} short"
-        return not_yet(f"{short}: {least}{', ' + beside if beside else ', as in the step you were given'}.")
+        compared = f"{exact(abs(given))} {'more' if given > 0 else 'less'} than" if given else "the same as"
+        least = f"each rank must be able to reserve {exact(fit.needed_bytes)}"
+        return not_yet(f"{exact(-fit.margin_bytes)} short: {least}, {compared} in the step you were given.")
     above = fit.needed_bytes - _fit(LEAST).needed_bytes
-    score = f"{exact(above)} above the least that we know" if above > 0 else "nobody we know does with less"
-    return right(f"it reserves {exact(fit.needed_bytes)}, {exact(fit.margin_bytes)} to spare; {score}.")
+    score = f"{exact(above)} more than in the best step we know" if above > 0 else "we know no step that needs less"
+    return right(f"a rank reserves {exact(fit.needed_bytes)} and has {exact(fit.margin_bytes)} to spare; {score}.")
 
 
 def _sequences(step: MeshStep) -> int:

@@ -1,4 +1,4 @@
-"""What answers about selective checkpoints are held to: the policy that a reader wrote, and plans of a gated block."""
+"""What answers about selective checkpoints are checked against: the reader's policy, and plans of a gated block."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,31 +30,31 @@ ATTENTION_RUNS = (
     ("a100-80gb", torch.float32),
     ("h100-80gb", torch.bfloat16),
 )
-"""GPUs and types for which PyTorch takes three different kernels for attention."""
+"""GPUs and types for which PyTorch picks three different attention kernels."""
 ATTENTION = (
     aten._scaled_dot_product_flash_attention,
     aten._scaled_dot_product_efficient_attention,
     aten._scaled_dot_product_cudnn_attention,
 )
 BUDGET_BYTES = 25 * MiB
-"""What the plans of the gated block may hold."""
+"""How much a plan of the gated block may hold."""
 
 
 @dataclass(frozen=True)
 class Selected:
-    """What a selective checkpoint holds at the start of backward beside its output, and computes again."""
+    """What a selective checkpoint holds at the start of backward besides its output, and what it computes again."""
 
     held_bytes: int
     flops: int
 
 
 def selected(gpu: SimulatedGPU, block: nn.Module, x: torch.Tensor, context_fn: Callable[[], Contexts]) -> Selected:
-    """A block's forward and backward as a selective checkpoint on an open GPU.
+    """Run a block forward and backward as a selective checkpoint on an open GPU.
 
     Unit: bytes as requested; FLOPs of matrix products and attention.
     """
     with FlopCounter() as eager:
-        block(x).sum().backward()  # on the way the GPU takes its workspaces
+        block(x).sum().backward()  # this run also takes the GPU's workspaces
     before_bytes = requested(gpu)
     with FlopCounter() as counter:
         y = checkpoint(block, x, use_reentrant=False, context_fn=context_fn)
@@ -72,12 +72,12 @@ def with_attention(gpu_name: str, dtype: torch.dtype, context_fn: Callable[[], C
 
 @cache
 def attention_kept(gpu_name: str, dtype: torch.dtype) -> Selected:
-    """`with_attention` if attention is kept and nothing else."""
+    """`with_attention` for a policy that keeps attention and nothing else."""
     return with_attention(gpu_name, dtype, keeping(ATTENTION))
 
 
 class Asked:
-    """A reader's policy, and what it said."""
+    """A reader's policy, and what it answered."""
 
     def __init__(self, policy: Callable[..., CheckpointPolicy | None]) -> None:
         self.policy, self.gave_none = policy, False
@@ -101,15 +101,18 @@ class Asked:
     def complaint(self, found: Selected) -> str:
         others = [operator for operator in self.kept if operator not in overloads(ATTENTION)]
         if others:
-            return f"it keeps {others[0]} too: {exact(found.held_bytes)} are held."
+            return f"your policy also keeps {others[0]}, so {exact(found.held_bytes)} are held."
         if self._knows_packets():
-            return "it keeps nothing. A policy is handed overloads, as aten.mm.default; a packet, aten.mm, equals none."
-        return "it keeps nothing: let it print what it is asked about there."
+            return (
+                "your policy keeps nothing. PyTorch passes it overloads, such as aten.mm.default, and no overload "
+                "equals a packet, such as aten.mm."
+            )
+        return "your policy keeps nothing. Have it print which operators it is asked about there."
 
     def _knows_packets(self) -> bool:
         try:
             return any(_saves(self.policy(None, packet)) for packet in ATTENTION)
-        except Exception:  # a policy may ask an overload for what a packet has not
+        except Exception:  # a policy may use an attribute that packets lack
             return False
 
 
@@ -118,7 +121,7 @@ def _saves(decision: object) -> bool:
 
 
 def gated_block(gpu: SimulatedGPU) -> tuple[nn.Module, torch.Tensor]:
-    """A block without biases whose MLP is gated, 2.5 d wide, in bfloat16; and its input."""
+    """A block without biases whose MLP is gated and 2.5 d wide, in bfloat16, and its input."""
     b, s, d = 4, 640, 1024
     block = Block(d, 16, "gelu", device=gpu.device, dtype=torch.bfloat16, bias=False)
     block.add_module("mlp", GatedMLP(d, 5 * d // 2, gpu.device, torch.bfloat16))
@@ -127,13 +130,13 @@ def gated_block(gpu: SimulatedGPU) -> tuple[nn.Module, torch.Tensor]:
 
 @cache
 def gated_region() -> Region:
-    """The calls of `gated_block`."""
+    """The recorded calls of `gated_block`."""
     with SimulatedGPU("a100-80gb") as gpu:
         return record(*gated_block(gpu))
 
 
 def calls() -> dict[str, tuple[int, int]]:
-    """The calls of a block with a gated MLP that cost FLOPs if they run again: their bytes and FLOPs."""
+    """The bytes and FLOPs of those calls of a block with a gated MLP that cost FLOPs to run again."""
     region = gated_region()
     again = [call for call in region.operations if call.flops and call.runs_again]
     return {str(call): (sum(region.storage_bytes[storage] for storage in call.made), call.flops) for call in again}
@@ -141,7 +144,7 @@ def calls() -> dict[str, tuple[int, int]]:
 
 @cache
 def kept(names: frozenset[str]) -> Selected:
-    """The gated block with these of its `calls` kept."""
+    """The gated block, with these of its `calls` kept."""
     region = gated_region()
     plan = Plan(region, frozenset(i for i, call in enumerate(region.operations) if str(call) in names))
     with SimulatedGPU("a100-80gb") as gpu:
@@ -156,7 +159,7 @@ def best() -> frozenset[str]:
 
 
 def greedy() -> frozenset[str]:
-    """What fits of `calls` if the most FLOPs a byte come first."""
+    """Which of `calls` fit if you take the most FLOPs per byte first."""
     taken: frozenset[str] = frozenset()
     left_bytes = BUDGET_BYTES
     for name, (n_bytes, _) in sorted(calls().items(), key=lambda call: -call[1][1] / call[1][0]):

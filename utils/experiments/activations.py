@@ -1,4 +1,4 @@
-"""What an activation decides: whether its output tells its derivative, what its backward reads, how a model trains."""
+"""What an activation decides: whether its output fixes its derivative, what its backward reads, how a model trains."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from every_byte.gpu.simulated import SimulatedGPU
-from every_byte.tables import html_table, text_table
+from every_byte.tables import ShownAsTable, Table
 from utils.contexts import SavedTensorContext
 from utils.formulas.mlp import ACTIVATIONS
 from utils.layers import ActFn, Block, check_positive, make_activation
@@ -55,11 +55,11 @@ def curve(function: Callable[[torch.Tensor], torch.Tensor]) -> tuple[torch.Tenso
 def widest_fold(function: Callable[[torch.Tensor], torch.Tensor], points: Sequence[torch.Tensor] = ()) -> Fold | None:
     """The two inputs of one output whose derivatives differ most; None if the derivative is a function of the output.
 
-    All points are sorted by their output. If it tells the derivative, neighbours have nearly the same one, or are the
-    two sides of one kink. Where the curve folds, points far from each other become neighbours. `points` are those of
-    `curve`, where they are there already.
+    All points are sorted by their output. If the output fixes the derivative, neighbours have nearly the same one, or
+    are the two sides of one kink. Where the curve folds, inputs that are far apart become neighbours. `points` are
+    those of `curve`, if you have computed them already.
 
-    Raises: ValueError for a function that does not give a finite number and derivative for each number of the grid.
+    Raises: ValueError for a function without a finite value and derivative everywhere on the grid.
     """
     x, y, derivative = points or curve(function)
     if y.shape != x.shape or not bool((y.isfinite() & derivative.isfinite()).all()):
@@ -83,10 +83,10 @@ def widest_fold(function: Callable[[torch.Tensor], torch.Tensor], points: Sequen
 
 @dataclass(frozen=True)
 class Surveyed:
-    """One activation of torch.nn: whether its output tells its derivative, and what an MLP keeps with it.
+    """One activation of torch.nn: whether its output fixes its derivative, and what an MLP keeps with it.
 
     Counts: bytes for each element of the MLP's input, at 2 bytes an element: `kept_bsd`, what PyTorch keeps now, and
-            `possible_bsd`, what is enough if an output that tells the derivative takes the input's place.
+            `possible_bsd`, what is enough if an output that fixes the derivative is kept instead of the input.
     """
 
     name: str
@@ -96,30 +96,26 @@ class Surveyed:
 
 
 @dataclass(frozen=True, repr=False)
-class Survey:
-    """The activations in the order of what could be saved, as a table."""
+class Survey(ShownAsTable):
+    """The activations as a table, those with the most to save first."""
 
     rows: tuple[Surveyed, ...]
 
     def __getitem__(self, name: str) -> Surveyed:
         return next(row for row in self.rows if row.name == name)
 
-    def _table(self) -> tuple[list[str], list[list[str]]]:
+    def _table(self) -> Table:
         cells = [[row.name, _told(row.fold), str(row.kept_bsd), str(row.possible_bsd)] for row in self.rows]
-        return ["activation", "its output tells its derivative", "MLP keeps", "would be enough"], cells
-
-    def __repr__(self) -> str:
-        return text_table("Bytes for each element of the input, at 2 bytes an element", *self._table(), numbers=2)
-
-    def _repr_html_(self) -> str:
-        return html_table("Bytes for each element of the input, at 2 bytes an element", *self._table(), numbers=2)
+        title = "Bytes for each element of the input, at 2 bytes an element"
+        head = ["activation", "its output fixes its derivative", "MLP keeps", "enough"]
+        return Table(title, head, cells, numbers=2)
 
 
 def _told(fold: Fold | None) -> str:
     if fold is None:
         return "yes"
     x1, x2, slope1, slope2 = (plain(number, 2) for number in (*fold.x, *fold.derivatives))
-    return f"no: at x = {x1} and {x2} it is {plain(fold.y, 3)}, with slopes {slope1} and {slope2}"
+    return f"no: {plain(fold.y, 3)} at x = {x1} and {x2}, with slopes {slope1} and {slope2}"
 
 
 def plain(number: float, decimals: int) -> str:
@@ -128,10 +124,10 @@ def plain(number: float, decimals: int) -> str:
 
 
 def survey() -> Survey:
-    """Every activation of torch.nn that maps each number by itself, with its default settings.
+    """Every activation of torch.nn that works element by element, with its default settings.
 
-    Left out: the softmaxes, whose numbers depend on each other, RReLU, which draws its slopes, and Threshold, which has
-    no default settings.
+    Left out: the softmaxes, whose elements depend on each other, RReLU, which draws its slopes at random, and
+    Threshold, which has no default settings.
     """
     names = [name for name in ACTIVATIONS if not name.endswith("_") and name not in (*_LEFT_OUT, "Identity")]
     rows = [_surveyed(name) for name in names]
@@ -150,7 +146,7 @@ def _surveyed(name: str) -> Surveyed:
 
 
 def backward_reads(operation: str) -> tuple[str, ...]:
-    """Of the operation's input, `self`, and its output, `result`: those whose values the gradient of `self` is made of.
+    """Which values the gradient of an operation's input reads: the input, `self`, the output, `result`, or both.
 
     `operation` is PyTorch's own name for it; a final _ marks the in-place form: "relu", "leaky_relu_".
 

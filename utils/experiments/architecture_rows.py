@@ -47,8 +47,8 @@ def _accounted(its: Account) -> Figures:
         "most_requested": its.most_requested_bytes,
         "at": str(report.peak_place),
         "workspace": parts.get(WORKSPACE, 0),
-        "not_modelled": sorted(map(str, report.trace.unmodelled)),
-        "values_read": sorted(map(str, report.trace.values_read)),
+        "not_modelled": sorted(map(str, report.trace.notes.unmodelled)),
+        "values_read": sorted(map(str, report.trace.notes.values_read)),
     }
 
 

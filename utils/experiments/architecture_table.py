@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from textwrap import fill
 from typing import Any
 
-from every_byte.tables import html_table, text_table
+from every_byte.tables import Table
 from every_byte.units import MiB
 from utils.recordings import RECORDINGS
 
@@ -24,6 +24,10 @@ class ArchitectureTable:
 
     versions: Mapping[str, str]
     rows: Mapping[str, dict[str, Any]]
+
+    def only(self, *names: str) -> "ArchitectureTable":
+        """The same with fewer rows, in this order. Raises: KeyError for a name that it does not have."""
+        return replace(self, rows={name: self.rows[name] for name in names})
 
     @property
     def exact(self) -> list[str]:
@@ -54,9 +58,9 @@ class ArchitectureTable:
     def remarks(self) -> list[str]:
         """What the marks in it mean."""
         missed = [name for name in self.rows if name not in self.exact]
-        remarks = ["* 16 bytes a parameter alone: it is no transformer of one stack."]
+        remarks = ["* Only 16 bytes a parameter, because the model is not a single stack of transformer blocks."]
         named = [name for name, row in self.rows.items() if row["not_modelled"]]
-        remarks += [f"Without cuDNN's workspaces, which are named in the account: {', '.join(named)}."] if named else []
+        remarks += [f"Without cuDNN's workspaces, which the account names: {', '.join(named)}."] if named else []
         remarks += [f"No whole formula was found for {', '.join(missed)}."] if missed else []
         trackers = [(name, row["others"]["mem_tracker"]) for name, row in self.rows.items()]
         failed = [(name, tracker) for name, tracker in trackers if "fails" in tracker]
@@ -75,11 +79,11 @@ class ArchitectureTable:
     def __repr__(self) -> str:
         cells = [self._cells(name) for name in self.rows]
         remarks = (fill(remark, 100, break_on_hyphens=False) for remark in self.remarks)
-        return "\n".join([text_table(self.title, HEAD, cells, numbers=8), "", *remarks])
+        return "\n".join([Table(self.title, HEAD, cells, numbers=8).text(), "", *remarks])
 
     def _repr_html_(self) -> str:
         cells = [self._cells(name) for name in self.rows]
-        return html_table(self.title, HEAD, cells, numbers=8) + "".join(f"<p>{remark}</p>" for remark in self.remarks)
+        return Table(self.title, HEAD, cells, numbers=8).html() + "".join(f"<p>{remark}</p>" for remark in self.remarks)
 
 
 @cache

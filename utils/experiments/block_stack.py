@@ -26,9 +26,9 @@ _A100 = roomy(find_spec("a100-80gb"))  # a list of calls is the same, fit it or 
 
 @dataclass(frozen=True)
 class Stack:
-    """Equal transformer blocks one after the other, trained in bfloat16.
+    """L equal transformer blocks, one after another, trained in bfloat16.
 
-    Raises: ValueError for an L that is no positive integer; the blocks raise for the rest.
+    Raises: ValueError for an L that is no positive integer; the blocks check everything else.
     """
 
     b: int = 2
@@ -44,7 +44,7 @@ class Stack:
         check_positive(L=self.L)
 
     def blocks(self, device: torch.device) -> nn.ModuleList:
-        """Fresh blocks there."""
+        """New blocks on a device."""
         settings: dict[str, Any] = {
             "kind": self.kind,
             "context_length": self.s,
@@ -54,14 +54,14 @@ class Stack:
         return nn.ModuleList(Block(self.d, self.a, self.act_fn, self.dropout, **settings) for _ in range(self.L))
 
     def input(self, device: torch.device) -> torch.Tensor:
-        """What the first block is given.
+        """The first block's input.
 
         Shapes: x[b, s, d]
         """
         return torch.empty(self.b, self.s, self.d, dtype=torch.bfloat16, device=device, requires_grad=True)
 
     def region(self) -> Region:
-        """One block's calls on an A100, of whatever size they are."""
+        """Every operation of one block on an A100, whether or not it would fit."""
         with SimulatedGPU(_A100) as gpu:
             return record(self.blocks(gpu.device)[0], self.input(gpu.device))
 

@@ -1,4 +1,4 @@
-"""A transformer block's forward pass on an open GPU: what it leaves there, as autograd and as the allocator say."""
+"""A transformer block's forward pass on an open GPU: what it keeps there, by autograd's count and the allocator's."""
 
 import contextlib
 from collections.abc import Iterator
@@ -79,12 +79,12 @@ def block_forward(
 ) -> BlockForward:
     """Forward through a `Block` of a heads on an open GPU, whose parameters and input all require grad.
 
-    `attention` is "flash", "efficient", "cudnn" or "explicit"; without, PyTorch chooses the kernel.
+    `attention` is "flash", "efficient", "cudnn" or "explicit"; if None, PyTorch chooses the kernel.
 
     Shapes: x[b,s,d] -> y[b,s,d]
-    Raises: ValueError for a size that is no positive integer, for an a that does not divide d and for an unknown
-            attention; RuntimeError for an attention that this GPU has not for these shapes; torch.OutOfMemoryError if
-            it does not fit.
+    Raises: ValueError for a size that is not a positive integer, an a that does not divide d and an unknown
+            attention; RuntimeError for an attention without a kernel for these shapes on this GPU;
+            torch.OutOfMemoryError if it does not fit.
     """
     check_positive(b=b, s=s, d=d, a=a)
     if attention not in (None, "explicit", *_BACKENDS):

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from every_byte.remedies.operations import Operation
-from every_byte.tables import text_table
+from every_byte.tables import Table
 from every_byte.units import MiB
 from utils.models.compiled import Compiled, Graphs
 
@@ -76,8 +76,8 @@ def budget_table(found: list[Budgeted]) -> str:
         share = f"{one.held_bytes / found[0].held_bytes:.0%}"
         numbers = f"{one.held_bytes / MiB:.1f}", share, f"{one.flops / 10**9:.1f}"
         rows.append([f"{one.budget:g}", ", ".join(new), *numbers])
-    head = ["budget", "runs again, and at no larger budget", "MiB held", "of the first", "GFLOP again"]
-    return text_table("", head, rows, numbers=3)
+    head = ["budget", "starts to run again", "MiB held", "of budget 1", "GFLOP again"]
+    return Table("", head, rows, numbers=3).text()
 
 
 def without_flops(found: list[Budgeted]) -> Budgeted:

@@ -70,10 +70,10 @@ class RegionRun:
 def in_regions(
     regions: str, k: int | None = None, *, name: str = "gpt2", b: int = 12, micro_batches: int = 1, **model: Any
 ) -> RegionRun:
-    """Two steps of one of the four GPT-2s under autocast to bfloat16, with a fused AdamW, as `gpt_steps` runs them.
+    """Two steps of one of the four GPT-2s on an A100, under autocast to bfloat16, with a fused AdamW.
 
-    `b` is the batch of each micro-batch. `model` has settings of `GPT`: `kind="explicit"` for nanoGPT's attention; here
-    PyTorch's own is the default.
+    `b` is the batch of each micro-batch. `model` has settings of `GPT`, such as `kind="explicit"` for nanoGPT's
+    attention; the default here is PyTorch's own.
 
     Raises: as `set_regions`, `gpt_steps`.
     """
@@ -89,10 +89,10 @@ def _with(regions: str, k: int | None = None) -> Callable[[nn.Module], nn.Module
 
 
 def added_by_a_block(regions: str, *, b: int, s: int, settings: StepSettings = PLAIN, **model: Any) -> int:
-    """By how much forward holds more for backward if the GPT has a third block: one layer's bytes, in a GPT-2's width.
+    """How much more forward holds for backward in a GPT of three blocks than in one of two, at GPT-2's width.
 
     Counts: what forward adds, so neither parameters nor optimizer state; autocast's copies of the layer's weights are
-            in, where they are kept.
+            included where they are kept.
     Unit:   bytes, requested.
     Raises: as `set_regions`, `gpt_steps`.
     """

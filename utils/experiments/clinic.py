@@ -1,4 +1,4 @@
-"""Nine trainings that take too much, each for a reason of its own, and the five checks that tell the reasons apart."""
+"""Nine training runs that take too much, each for a reason of its own, and the five checks that tell them apart."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -19,21 +19,24 @@ from .llama_step import LlamaStep
 N_STEPS = 3
 N_LAYERS = 8
 PHASES = ("forward", "backward", "step")
-_CARD = find_spec("a100-80gb")
-_SHARED = replace(_CARD, context_bytes=_CARD.context_bytes + 30 * GiB)
-_BASE = LlamaStep(model="llama-3.2-1b", s=128, optimizer="SGD", loss="chunks, recomputed", is_checkpointed=True)
+CARD = find_spec("a100-80gb")
+_SHARED = replace(CARD, context_bytes=CARD.context_bytes + 30 * GiB)
+HEALTHY = LlamaStep(
+    model="llama-3.2-1b", s=128, optimizer="SGD", loss="chunks, recomputed", is_checkpointed=True, gpu=CARD
+)
+"""The run that every patient is made from, by one change or a few."""
 
 
 @dataclass(frozen=True)
 class Patient:
-    """How a Llama 3.2 1B of N_LAYERS blocks is trained, on batches of which lengths, on which card.
+    """How a Llama 3.2 1B of N_LAYERS blocks is trained, on batches of what lengths and on what card.
 
     `keeps_losses`: after each step it evaluates a batch, and keeps the loss, with its graph.
     """
 
     step: LlamaStep
     lengths: tuple[int, ...] = ()
-    card: GPUSpec = _CARD
+    card: GPUSpec = CARD
     keeps_losses: bool = False
 
     @property
@@ -43,21 +46,21 @@ class Patient:
 
 
 PATIENTS = {
-    "A": Patient(replace(_BASE, optimizer="AdamW, foreach")),
-    "B": Patient(replace(_BASE, b=2, s=8192, loss="all logits")),
-    "C": Patient(replace(_BASE, s=1024, is_checkpointed=False), keeps_losses=True),
-    "D": Patient(_BASE, card=_SHARED),
-    "E": Patient(replace(_BASE, b=4, s=8192, is_checkpointed=False)),
-    "F": Patient(replace(_BASE, precision="float32", optimizer="AdamW, fused")),
-    "G": Patient(replace(_BASE, b=4, s=8192, is_checkpointed=False), lengths=(5120, 6144, 8192)),
-    "H": Patient(replace(_BASE, rank=8)),
-    "I": Patient(replace(_BASE, precision="float32")),
+    "A": Patient(replace(HEALTHY, optimizer="AdamW, foreach")),
+    "B": Patient(replace(HEALTHY, b=2, s=8192, loss="all logits")),
+    "C": Patient(replace(HEALTHY, s=1024, is_checkpointed=False), keeps_losses=True),
+    "D": Patient(HEALTHY, card=_SHARED),
+    "E": Patient(replace(HEALTHY, b=4, s=8192, is_checkpointed=False)),
+    "F": Patient(replace(HEALTHY, precision="float32", optimizer="AdamW, fused")),
+    "G": Patient(replace(HEALTHY, b=4, s=8192, is_checkpointed=False), lengths=(5120, 6144, 8192)),
+    "H": Patient(replace(HEALTHY, rank=8)),
+    "I": Patient(replace(HEALTHY, precision="float32")),
 }
 
 
 @dataclass
 class Findings:
-    """What the five checks find: outside of PyTorch, unused by it, left after each step, at most in a phase, by name.
+    """What the five checks find: outside PyTorch, unused by it, left after each step, the most in a phase, by name.
 
     Counts: whole blocks; `outside` and `unused` segments; `named` requested bytes, when backward has ended.
     Unit:   bytes.
@@ -77,7 +80,7 @@ class Findings:
 
 @cache
 def examined(name: str) -> Findings:
-    """One of PATIENTS, trained for three steps on a simulated GPU, with all checks; those of a phase are the last's."""
+    """Train one of PATIENTS for three steps on a simulated GPU with all checks; a phase's bytes are the last step's."""
     patient, found = PATIENTS[name], Findings()
     highest = 0
     with SimulatedGPU(patient.card) as gpu:

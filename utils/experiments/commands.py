@@ -1,4 +1,4 @@
-"""Runs `every-byte` as a reader types it, and gives what it says."""
+"""Runs `every-byte` as a reader types it, and returns what it prints."""
 
 import subprocess
 import sys
@@ -8,9 +8,9 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 def said_by(*words: str | Path) -> str:
-    """What `every-byte` with these words prints, on either stream, from the book's own folder; paths may be whole.
+    """What `every-byte` prints on both streams when it is run with these words in the book's folder.
 
-    Raises: ValueError with its message where the command was not understood, or the program raised.
+    Raises: ValueError with its message if it does not understand the words, or if the program raises.
     """
     known = [str(word.relative_to(ROOT)) if isinstance(word, Path) and word.is_relative_to(ROOT) else str(word)
              for word in words]  # fmt: skip

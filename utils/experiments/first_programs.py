@@ -1,4 +1,4 @@
-"""The first programs of the book, for an open GPU, simulated or live: some tensors, a layer's forward, a training."""
+"""The first programs of the book, for an open GPU, simulated or live: tensors, a layer's forward, a training run."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -23,7 +23,7 @@ from .training import train_in_phases
 
 _A100 = find_spec("a100-80gb")
 SMALL_GPU = replace(_A100, name="a100-64mib", total_bytes=_A100.context_bytes + 64 * MiB)
-"""An A100 whose memory ends 64 MiB behind the CUDA context: small enough to be filled, and drawn."""
+"""An A100 with only 64 MiB left after the CUDA context: small enough to fill, and to draw."""
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "SGD": torch.optim.SGD,
@@ -34,12 +34,12 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
 
 
 def tensor_of(gpu: GPU, n_bytes: int) -> torch.Tensor:
-    """A tensor of so many bytes, one for each element. Raises: RuntimeError, PyTorch's own, for fewer than 0."""
+    """A tensor of that many bytes, one per element. Raises: RuntimeError, PyTorch's own, for fewer than 0."""
     return torch.empty(n_bytes, dtype=torch.uint8, device=gpu.device)
 
 
 class CounterTable:
-    """What counters of a GPU say after each step of a program, as a table.
+    """Reads counters of a GPU after each step of a program, and prints them as a table.
 
     Counts: the functions of `gpu` named in `counters`, each of which gives bytes.
     Raises: ValueError for a counter that a GPU does not have.
@@ -65,7 +65,7 @@ class CounterTable:
 
 
 def two_by_two(gpu: GPU) -> dict[str, int]:
-    """`memory_allocated` after each line of a program that multiplies one 2x2 matrix by itself and goes back.
+    """`memory_allocated` after each line of a program that squares a 2x2 matrix and calls backward.
 
     Unit:   bytes.
     """
@@ -82,14 +82,14 @@ def two_by_two(gpu: GPU) -> dict[str, int]:
 
 
 def fragmented(gpu: GPU) -> dict[str, torch.Tensor]:
-    """The odd ones of twelve tensors of 5 MiB, "0" to "11", made one after the other; the even ones are gone."""
+    """Twelve tensors of 5 MiB are made, "0" to "11", and the even ones deleted; returns the odd ones."""
     tensors = {str(n): tensor_of(gpu, 5 * MiB) for n in range(12)}
     return {name: tensor for name, tensor in tensors.items() if int(name) % 2}
 
 
 @dataclass(frozen=True)
 class Forward:
-    """What one forward pass left behind on a GPU.
+    """What one forward pass leaves on a GPU.
 
     Counts: `saved_bytes`: what autograd keeps, each storage once, without the parameters; `rows`: the same, slot by
         slot; `allocated_bytes`: by how much the allocator's current bytes grew, in whole blocks, the output included.
@@ -120,7 +120,7 @@ def mlp_forward(
     dtype: torch.dtype = torch.bfloat16,
     bias: bool = True,
 ) -> Forward:
-    """Forward through an `MLP` on an open GPU, whose parameters and input all require grad.
+    """Run an `MLP` forward on an open GPU; its parameters and its input all require grad.
 
     Shapes: x[b,s,d] -> y[b,s,d]
     Raises: ValueError for a size that is no positive integer; torch.OutOfMemoryError if it does not fit.
@@ -138,7 +138,7 @@ def mlp_forward(
 def gated_rows(
     *, b: int, s: int, d: int, w: int, e: int, function: Callable[[torch.Tensor], torch.Tensor] = nn.functional.silu
 ) -> list[SavedTensor]:
-    """What a `GatedMLP` of hidden width w keeps after a forward pass on a simulated GPU, slot by slot.
+    """What a `GatedMLP` of hidden width w keeps after forward on a simulated GPU, slot by slot.
 
     Shapes: x[b,s,d], of e bytes each, 2 or 4 -> y[b,s,d]
     """
@@ -154,9 +154,9 @@ def gated_rows(
 def kept(
     function: Callable[..., torch.Tensor], *inputs: torch.Tensor, weights: Sequence[torch.Tensor] = ()
 ) -> list[str]:
-    """Which operations of `function(*inputs, *weights)` keep a tensor, in which slot: ["Mm.self", "Relu.result"].
+    """What `function(*inputs, *weights)` keeps for backward, as operation and slot: ["Mm.self", "Relu.result"].
 
-    Counts: slots, not storages; not the weights, nor views of them.
+    Counts: slots, not storages; neither the weights nor views of them.
     """
     with SavedTensorContext(weights) as saved:
         y = function(*inputs, *weights)
@@ -167,12 +167,12 @@ def kept(
 def forward_alone(
     gpu: GPU, mode: Callable[[], AbstractContextManager[Any]], *, training: bool = True
 ) -> tuple[int, int]:
-    """Forward of a `LinearStack` with b=64 on an open GPU: how far it raises the peak, and what it leaves behind.
+    """Run a `LinearStack` forward with b=64: by how much the peak rises, and how many bytes stay allocated.
 
-    `mode` is torch.no_grad or the like; `training` is the module's mode, as `train()` and `eval()` set it.
+    `mode` is torch.no_grad or similar; `training` is the module's mode, as `train()` and `eval()` set it.
 
     Shapes: x[64, 100] -> [64, 100] (201 times) -> y[64, 10]
-    Counts: neither the parameters nor the input, and in what it leaves not the output.
+    Counts: neither the parameters nor the input; the bytes that stay do not include the output.
     Unit:   bytes, of whole blocks.
     """
     stack = LinearStack(device=gpu.device).train(training)
@@ -199,7 +199,7 @@ def train_stack(
     n_iterations: int = 3,
     dtype: torch.dtype = torch.float32,
 ) -> Readings:
-    """Train a `LinearStack` on an open GPU, and read its memory after each phase; `optimizer` is one of OPTIMIZERS.
+    """Train a `LinearStack` on an open GPU and read its memory after each phase; `optimizer` is one of OPTIMIZERS.
 
     Shapes: x[b, n_in] -> [b, d] (n_hidden + 1 times) -> y[b, n_out]
     Raises: ValueError as `LinearStack` and `train_in_phases` do; torch.OutOfMemoryError if it does not fit.

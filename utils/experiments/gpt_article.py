@@ -33,7 +33,7 @@ WAYS: dict[str, tuple[StepSettings, bool | None]] = {
     "set_to_none=True, for comparison": (StepSettings(), None),
     "set_to_none=False": (FILL, None),
     "accumulation": (ACCUMULATE, None),
-    "DDP, buckets beside gradients": (StepSettings(), False),
+    "DDP, buckets and gradients": (StepSettings(), False),
     "DDP, gradient_as_bucket_view=True": (StepSettings(), True),
 }
 """Ways to train in which gradients persist, each as settings and, under DDP, its gradient_as_bucket_view."""
@@ -102,13 +102,13 @@ def activations_of(settings: GPTSettings) -> Formula:
 
 
 def gradient_bytes(way: str) -> tuple[int, int]:
-    """What gradients, and DDP's buckets for them, take when backward has ended, and when the next forward begins.
+    """The bytes of gradients and of DDP's buckets for them, when backward has ended and when the next forward begins.
 
-    `way` is one of WAYS; the model is GPT-2 small on a simulated A100. With accumulation the next forward is that of
-    the second micro-batch.
+    `way` is one of WAYS; the model is GPT-2 small on a simulated A100. With accumulation, the next forward is the
+    second micro-batch's.
 
     Unit:   bytes, requested.
-    Raises: ValueError for another way.
+    Raises: ValueError for any other way.
     """
     if way not in WAYS:
         raise ValueError(f"way must be one of {', '.join(WAYS)}: got way={way!r}.")

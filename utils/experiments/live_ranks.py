@@ -1,9 +1,9 @@
-"""Runs chapter 6's program on several real GPUs, exchanging over NCCL, beside the simulation of one of them.
+"""Runs chapter 6's program on several real GPUs that exchange over NCCL, next to the simulation of one of them.
 
     torchrun --standalone --nproc-per-node=2 -m utils.experiments.live_ranks
 
-Rank 0 prints what it measured. Nobody has run this on two cards yet. NCCL's own buffers lie outside
-of the caching allocator, and are in no figure.
+Rank 0 prints what it measured. No one has run this on two cards yet. NCCL's own buffers are outside
+the caching allocator, so no figure includes them.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""How exact a loss's gradients are: beside those of the same numbers in float64, computed on the CPU."""
+"""How accurate a loss's gradients are: compared with a float64 reference, on the CPU, from the same numbers."""
 
 from functools import cache
 
@@ -26,9 +26,9 @@ def errors(loss: Loss, dtype: torch.dtype) -> tuple[float, float]:
     return of_h, of_head
 
 
-def beside(error: float, other: float) -> str:
-    """How one error compares with another: differences up to a quarter are the processor's order of adding up."""
-    return "more exact" if error * 1.25 < other else "less exact" if error > other * 1.25 else "as exact"
+def compared(error: float, other: float) -> str:
+    """One error against another, in words: within 25 percent they differ by the processor's order of summation."""
+    return "more accurate" if error * 1.25 < other else "less accurate" if error > other * 1.25 else "as accurate"
 
 
 def _gradients(loss: Loss, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:

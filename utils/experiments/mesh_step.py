@@ -118,8 +118,8 @@ class MeshStep:
         """
         if self.stage == "2":
             raise ValueError(
-                "PyTorch has no engine for ZeRO's stage 2: the prediction stands alone. Its nearest is stage 3 with "
-                "weights kept."
+                "PyTorch has no engine for ZeRO's stage 2, so there is only the prediction. Closest to it is stage 3 "
+                "with weights kept."
             )
         room = Room()
         flash = sdpa_kernel(SDPBackend.FLASH_ATTENTION)
@@ -186,11 +186,11 @@ class MeshRun(StepRun):
 
         The simulated run makes the whole model, and cuts; on GPUs too small for that, scripts make it on `meta`.
         """
-        return _without_what_is_cut(self.trace)
+        return without_what_is_cut(self.trace)
 
 
-def _without_what_is_cut(trace: Trace) -> Trace:
-    """A trace without what is let go before the first step."""
+def without_what_is_cut(trace: Trace) -> Trace:
+    """A trace without what is let go before the first step: the parts of a whole model that a rank does not keep."""
     end = trace.position("model")
     gone = {event.allocation for event in trace.events[:end] if event.action == "free"}
     kept = [event for event in trace.events[:end] if event.action == "mark" or event.allocation not in gone]

@@ -12,7 +12,7 @@ from torch.distributed._tools.mem_tracker import MemTracker
 
 from every_byte.formula.expressions import Expression
 from every_byte.step.batch import made
-from every_byte.step.undrawn import undrawn
+from every_byte.step.initialization import without_initialization
 
 from .architectures import Architecture
 
@@ -21,10 +21,10 @@ USUAL_BYTES_A_PARAMETER = 16
 
 BEYOND_MEM_TRACKER = {
     "cannot register a hook on a tensor that doesn't require gradient": (
-        "it hooks every parameter's gradient, and this model has one that takes none"
+        "it hooks the gradient of every parameter, and one of this model's never gets a gradient"
     ),
     "Expected inputs of BF16 type": (
-        "fake tensors of the CPU have products of groups, which the experts are, in bfloat16 alone"
+        "on the CPU, fake tensors have the grouped products of the experts only in bfloat16"
     ),
 }
 """By what is raised: limits of MemTracker, and of the fake tensors that it works on, in words."""
@@ -84,7 +84,8 @@ def of_mem_tracker(architecture: Architecture, n_steps: int = 2) -> int | str:
 
 
 def _tracked(architecture: Architecture, n_steps: int) -> int:
-    with undrawn():  # made as the account makes it, then copied: some libraries read numbers while they make a model
+    # made as the account makes it, then copied: some libraries read numbers while they make a model
+    with without_initialization():
         real = architecture.maker()(**architecture.model_letters).train()
     fake = FakeTensorMode()
     with FakeCopyMode(fake):

@@ -1,4 +1,4 @@
-"""One rank of several: a transformer block in tensor parallel, and a GPT's training in data parallel."""
+"""One rank of several: a transformer block under tensor parallelism, and a GPT that trains under data parallelism."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -15,6 +15,7 @@ from every_byte.gpu.simulated import SimulatedGPU
 from every_byte.ledger.saved_tensors import SavedTensor
 from every_byte.ledger.trace import Trace
 from utils.contexts import SavedTensorContext
+from utils.formulas.estimates import half_precision_activations
 from utils.formulas.tensor_parallel import rank_saved
 from utils.layers import Block
 from utils.models.data_parallel import fully_sharded, rank_parameters, replicated, states_sharded
@@ -36,7 +37,7 @@ S, T = 2048, 8
 
 
 class GathersAgain(nn.Module):
-    """A layer whose input is gathered from all ranks in forward, and once more in backward."""
+    """A layer that gathers its input from all ranks in forward, and again in backward."""
 
     def __init__(self, layer: nn.Module) -> None:
         super().__init__()
@@ -48,7 +49,7 @@ class GathersAgain(nn.Module):
 
 
 def gather_again(block: Block) -> Block:
-    """Have a block that is split over ranks with `sequence=True` keep of its gathered inputs a rank's share."""
+    """Have a block that is split with `sequence=True` keep this rank's share of its gathered inputs; returns it."""
     for module, name in ((block.attention, "qkv"), (block.mlp, "up")):
         setattr(module, name, GathersAgain(module.get_submodule(name)))
     return block
@@ -120,14 +121,14 @@ def block_as_rank(
     attention: str = "explicit",
     dropout: float = 0.1,
 ) -> RankStep:
-    """Forward and backward of a bfloat16 `Block` with GELU as this rank, on an open GPU, as phases of its trace.
+    """Run forward and backward of a bfloat16 `Block` with GELU as this rank, on an open GPU.
 
-    `sequence` splits the positions too; `again` gathers its inputs again in backward; without `core` attention's core
-    is a checkpoint, as in "attention only" of utils.models.regions. `attention` is "explicit", or "fused" for the
-    kernel that PyTorch takes.
+    `sequence` splits the positions as well; `again` gathers the block's inputs again in backward; `core=False` makes
+    attention's core a checkpoint, the region "attention only" of utils.models.regions. `attention` is "explicit", or
+    "fused" for the kernel that PyTorch chooses.
 
     Shapes: x[b, s, d], or x[b, s/t, d] with `sequence` -> y of the same shape
-    Raises: ValueError where the ranks do not divide the heads or the positions; as `tensor_parallel` and `Block` do.
+    Raises: ValueError if the ranks do not divide the heads or the positions; as `tensor_parallel` and `Block` do.
     """
     kind = "explicit" if attention == "explicit" else "sdpa"
     block = Block(d, a, "gelu", dropout, gpu.device, torch.bfloat16, kind=kind, context_length=s)
@@ -148,7 +149,7 @@ def block_as_rank(
 
 
 def as_rank(t: int, *, rank: int = 0, gpu: str = "h200-141gb", **how: Any) -> RankStep:
-    """`block_as_rank` as one of t ranks, on a simulated GPU of its own; a block of each of MODELS fits.
+    """`block_as_rank` as one of t ranks, on a fresh simulated GPU; a block of each of MODELS fits.
 
     Raises: as `ranks` and `block_as_rank` do.
     """
@@ -166,16 +167,16 @@ def train_on_ranks(
     b: int = 12,
     s: int = 1024,
 ) -> tuple[Trace, dict[str, int]]:
-    """Three steps of a GPT-2 under autocast as rank 0 of n, on a simulated A100: the trace, and letters.
+    """Train a GPT-2 for three steps as rank 0 of n, on a simulated A100, under autocast; return the trace and letters.
 
-    `stage` is ZeRO's: 0 is DDP, 1 DDP with the optimizer's state sharded, 3 FSDP2. The model's context is s. The
-    letters are those of the closed forms of utils.formulas.data_parallel; P and T say of which parameters the rank has
-    the state in stage 1.
+    `stage` is ZeRO's: 0 is DDP, 1 is DDP with sharded optimizer state, 3 is FSDP2. Each rank trains on b sequences of s
+    tokens. The letters are those of the closed forms in utils.formulas.data_parallel; in stage 1 this rank has the
+    optimizer state of P parameters in T tensors.
 
     Raises: ValueError for a stage without an engine; as `train_steps` does.
     """
     if stage not in (0, 1, 3):
-        raise ValueError(f"stage must be 0, 1 or 3, those that have an engine: got stage={stage!r}.")
+        raise ValueError(f"stage must be 0, 1 or 3, for which PyTorch has an engine: got stage={stage!r}.")
     sizes = letters(model) | {"b": b, "s": s, "n": n}
     with SimulatedGPU("a100-80gb") as gpu, ranks(n) as mesh:
 
@@ -194,11 +195,11 @@ def train_on_ranks(
 
 
 def split_and_sharded(gpu: GPU, n: int = 8) -> dict[str, int]:
-    """As one of n ranks, on any open GPU: what a split block keeps, and two steps of a small GPT under FSDP2.
+    """Run a split block, then two steps of a small GPT under FSDP2, as one of n ranks on any open GPU.
 
-    Attention is one of PyTorch's own kernels.
+    Attention runs one of PyTorch's own kernels.
 
-    Counts: what the block saves for backward; what is allocated after each phase of a step, and the second's peaks.
+    Counts: what the block saves for backward; what is allocated after each phase of a step; the second step's peaks.
     Unit:   bytes.
     Raises: as `ranks`, `tensor_parallel` and `train_steps` do.
     """
@@ -214,7 +215,7 @@ def split_and_sharded(gpu: GPU, n: int = 8) -> dict[str, int]:
 
 
 def split_block(gpu: GPU, mesh: DeviceMesh) -> int:
-    """Forward and backward of a float16 block, split over the ranks with its positions: what it keeps in between.
+    """What a float16 block keeps between forward and backward, split over the ranks with its positions.
 
     Unit:   bytes.
     """
@@ -231,7 +232,7 @@ def split_block(gpu: GPU, mesh: DeviceMesh) -> int:
 def whole_and_divided(
     t: int, *, b: int, s: int, d: int, a: int, sequence: bool = False, again: bool = False, core: bool = True
 ) -> dict[str, int]:
-    """Of what a rank keeps, in bytes: what is the same for every number of ranks, and what they divide among them.
+    """The bytes a rank keeps, in two parts: what is whole on every rank, and what the ranks divide among them.
 
     Source: `rank_saved`, for explicit attention with GELU and dropout.
     """
@@ -242,3 +243,21 @@ def whole_and_divided(
     # W + D/t on each of t, and W + D on one
     whole = on_one if t == 1 else (t * on_each - on_one) // (t - 1)
     return {"whole on each rank": whole, "divided": on_each - whole}
+
+
+def kept_of_models() -> dict[str, dict[str, int]]:
+    """What a rank keeps of all layers of each of MODELS, by the paper's formulas, on one GPU and on T ranks.
+
+    In "full", each block is a checkpoint and keeps the rank's share of its input, 2sbd/t.
+
+    Unit:   bytes.
+    Source: Korthikanti et al. 2022, section 4 and table 2.
+    """
+    plain, selective = half_precision_activations(), half_precision_activations(sequence=True, selective=True)
+    ways = {"one GPU": (plain, 1), "tensor": (plain, T)}
+    ways |= {"sequence": (half_precision_activations(sequence=True), T), "selective": (selective, T)}
+    kept = {}
+    for name, model in MODELS.items():
+        kept[name] = {way: formula.bytes(**model, s=S, t=t) for way, (formula, t) in ways.items()}
+        kept[name]["full"] = 2 * S * model["b"] * model["d"] * model["L"] // T
+    return kept

@@ -10,7 +10,7 @@ from every_byte.gpu.simulated import SimulatedGPU
 from every_byte.ledger.trace import Trace
 from every_byte.remedies.operations import Operation, Region
 from every_byte.remedies.policies import Plan
-from every_byte.tables import text_table
+from every_byte.tables import Table
 from utils.contexts import SavedTensorContext
 from utils.layers import Run, check_positive
 from utils.models.checkpointing import checkpoint
@@ -24,12 +24,12 @@ Result = TypeVar("Result")
 
 
 def sines(n: int, segments: int | None = None, *, unit_bytes: int = 2**20) -> Trace:
-    """Forward and backward of sin(sin(...(x))), n sines, on a fresh simulated A100; all kept, or checkpointed segments.
+    """Forward and backward of sin(sin(...(x))), n sines, on a fresh simulated A100: all kept, or in segments.
 
-    The loss is a sum, and nobody has a name for the last sine's result. The marks are "forward" and "backward".
+    The loss is a sum, and nothing refers to the last sine's result. The marks are "forward" and "backward".
 
     Shapes: x[unit_bytes / 4], float32, a leaf that requires grad -> loss[]
-    Raises: ValueError for an n or segments that are no positive integers, and for segments that do not divide n.
+    Raises: ValueError unless n and segments are positive integers and segments divides n.
     """
     check_positive(n=n, segments=segments or 1)
     if n % (segments or 1):
@@ -60,15 +60,15 @@ def _sine_of_sine(x: torch.Tensor, n: int) -> torch.Tensor:
 
 
 def peak_in_units(trace: Trace, unit_bytes: int = 2**20) -> int:
-    """The most that a trace has requested at once, in whole units; what is left over (a loss, a sum's) is dropped."""
+    """The most that a trace has requested at once, in whole units; smaller things, such as the loss, are dropped."""
     return trace.requested_bytes(trace.peak_position()) // unit_bytes
 
 
 def held_by_a_block(stack: Stack, run: Run = library_checkpoint, **how: Any) -> tuple[int, int]:
-    """What `run(block, x, **how)` holds of the first block of a stack: as the allocator says, and as hooks see it.
+    """What the first block of a stack holds after `run(block, x, **how)`: by the allocator, and by saved-tensor hooks.
 
     Counts: neither the parameters, nor the input, nor the output.
-    Unit:   bytes, requested; what SavedTensorContext sees, in bytes of storage.
+    Unit:   bytes, requested; for the hooks, bytes of storage.
     """
     with SimulatedGPU("a100-80gb") as gpu:
         block, x = stack.blocks(gpu.device)[0], stack.input(gpu.device)
@@ -83,7 +83,7 @@ def held_by_a_block(stack: Stack, run: Run = library_checkpoint, **how: Any) -> 
 def prices(region: Region) -> str:
     """The operations of a region that make something, as a table: bytes to keep, FLOPs to run again, and their ratio.
 
-    Counts: views and the last operation, whose result is the region's output, are left out.
+    Counts: leaves out views, and the last operation, whose result is the region's output.
     """
     rows = []
     for call in region.operations:
@@ -91,7 +91,7 @@ def prices(region: Region) -> str:
         if n_bytes:
             price = f"{call.flops / n_bytes:,.0f}" if call.runs_again else "not run again"
             rows.append([_name(call), f"{n_bytes:,d}", f"{call.flops / 10**9:.2f}", price])
-    return text_table("", ["operation", "bytes", "GFLOP", "FLOP a byte"], rows, numbers=3)
+    return Table("", ["operation", "bytes", "GFLOP", "FLOP a byte"], rows, numbers=3).text()
 
 
 def kept_names(plan: Plan) -> str:

@@ -22,6 +22,8 @@ TOKENS = 8192
 PHASES = ("forward", "backward", "optimizer")
 CARD = "rtx3090-24gb"
 """A card of 24 GB."""
+PLACES = ("loss", "block", "end of backward", "optimizer step")
+"""Where a step may be at its highest."""
 _N_KEPT = 12  # runs that are not made again: those of the last tables
 
 
@@ -102,14 +104,44 @@ def _where(event: Event) -> str:
     return f"{event.phase}, {at_loss}"
 
 
+def highest_by_place(step: LlamaStep) -> dict[str, int]:
+    """For each of PLACES the position in the trace of a step at which the most is there, after an allocation.
+
+    Counts: of blocks their backward alone.
+    """
+    run = run_of(step)
+    start, end = (run.trace.position(mark) for mark in (run.after, run.until))
+    requested, highest = run.trace.requested_bytes(start), dict.fromkeys(PLACES, (0, start))
+    sizes = {number: event.n_bytes for number, event in run.trace.live_at(start).items()}
+    for position, event in enumerate(run.trace.events[start:end], start + 1):
+        if event.action == "alloc":
+            sizes[event.allocation] = event.n_bytes
+            requested += event.n_bytes
+            if (place := _place(_where(event))) and requested > highest[place][0]:
+                highest[place] = requested, position
+        elif event.action == "free":
+            requested -= sizes.pop(event.allocation, 0)
+        elif event.action == "mark" and event.name.endswith("backward"):
+            highest["optimizer step"] = requested, position  # it may allocate nothing: then it has what was there
+    return {place: position for place, (_, position) in highest.items()}
+
+
+def _place(where: str) -> str:
+    """Which of PLACES it is, of what `_where` says; empty for a block's forward."""
+    if where.endswith(", loss"):
+        return "loss"
+    of_backward = {"backward, block": "block", "backward, embedding": "end of backward", "optimizer": "optimizer step"}
+    return of_backward.get(where.rstrip(" 0123456789"), "")
+
+
 def table(rows: Mapping[str, LlamaStep]) -> str:
-    """Of each way to train, by name, the peaks in GiB: a line each, the largest last, and where it is."""
+    """The peaks of each way to train, by name, in GiB: a line each, with the highest of all and where it is."""
     width = max(map(len, rows))
-    lines = [f"{'GiB':{width}}{'forward':>9}{'backward':>10}{'optimizer':>11}{'the peak':>10}   is in"]
+    lines = [f"{'GiB':{width}}{'forward':>9}{'backward':>10}{'optimizer':>11}{'peak':>9}   where"]
     for name, step in rows.items():
         found = peaks(step)
         cells = [f"{found.by_phase[phase] / GiB:{n}.2f}" for phase, n in zip(PHASES, (9, 10, 11), strict=True)]
-        lines.append(f"{name:{width}}{''.join(cells)}{found.peak_bytes / GiB:10.2f}   {found.where}")
+        lines.append(f"{name:{width}}{''.join(cells)}{found.peak_bytes / GiB:9.2f}   {found.where}")
     return "\n".join(lines)
 
 

@@ -182,7 +182,7 @@ class RemedyStep(ABC):
         )
 
     def model_on(self, device: torch.device, **changes: Any) -> nn.Module:
-        """The model there, fresh; `changes` are settings of its class that take the place of this step's."""
+        """A new model on a device; `changes` override this step's settings of the model's class."""
         settings = {
             "context_length": self.s,
             "dtype": torch.float32 if self.precision in ("float32", "autocast") else torch.bfloat16,
@@ -211,7 +211,7 @@ class RemedyStep(ABC):
         return make([parameter for parameter in model.parameters() if parameter.requires_grad])
 
     def train(self, gpu: GPU, at_mark: Callable[[str], object] | None = None, **changes: Any) -> Readings:
-        """Train for n_steps on an open GPU, as `train_steps` does; `changes` as `model_on` takes them."""
+        """Train for n_steps on an open GPU, as `train_steps` does; `changes` are those of `model_on`."""
         V = changes.get("vocabulary_size", self.model_letters["V"])
         return train_steps(
             gpu,

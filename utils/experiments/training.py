@@ -28,11 +28,11 @@ def train_in_phases(
     """Train for a few iterations on an open GPU, `loss = model(batch).sum()`, and read its memory after each phase.
 
     The loss keeps its name until the next forward replaces it, and gradients are set to None, as in most scripts. If
-    the GPU has a trace, each phase ends with a mark in it, "iteration 2 forward".
+    the GPU has a trace, each phase ends with a mark in it, such as "iteration 2 forward".
 
-    Counts: whole blocks of the caching allocator, workspaces too.
+    Counts: whole blocks of the caching allocator, workspaces included.
     Unit:   bytes.
-    Raises: ValueError for an n_iterations that is no positive integer; whatever the model raises.
+    Raises: ValueError if n_iterations is not a positive integer; whatever the model raises.
     """
     check_positive(n_iterations=n_iterations)
     log = Log(gpu)
@@ -139,15 +139,16 @@ def train_steps(
 ) -> Readings:
     """Train for a few steps on an open GPU, and read its memory after each phase: `run[2, "forward"]`.
 
-    `model(*batch)` returns the loss, or a tuple that ends with it. `make_batch` gives what it is called with, one after
-    the other: each takes the place of its forerunner before the next is made, as with a name for each. The phases are
-    STEP_PHASES, behind "model": `run[0, "model"]`; with micro-batches `run[2, "micro 1 forward"]`. If the GPU has
-    a trace, each ends with a mark in it, "step 2 micro 1 forward". At each mark, `at_mark` is called with its name, and
-    may look at the GPU: `Ledger.now`, `gpu.memory_snapshot`. The loss keeps its name until the next replaces it.
+    `model(*batch)` returns the loss, or a tuple that ends with it. `make_batch` yields the tensors of a batch, and each
+    replaces its predecessor before the next is made, as when a script has a name for each. First comes the phase
+    "model", `run[0, "model"]`, then those of STEP_PHASES; with micro-batches, `run[2, "micro 1 forward"]`. If the GPU
+    has a trace, each phase ends with a mark in it, such as "step 2 micro 1 forward". At each mark `at_mark` is called
+    with its name and may look at the GPU: `Ledger.now`, `gpu.memory_snapshot`. The loss keeps its name until the next
+    one replaces it.
 
-    Counts: as `Reading`, workspaces too; without `parts`, which are a ledger's to tell.
+    Counts: as `Reading`, workspaces included, but without `parts`; a ledger has those.
     Unit:   bytes.
-    Raises: ValueError for an n_steps that is no positive integer; whatever the model raises.
+    Raises: ValueError if n_steps is not a positive integer; whatever the model raises.
     """
     check_positive(n_steps=n_steps)
     log = Log(gpu, "step", at_mark)

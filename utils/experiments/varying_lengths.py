@@ -1,4 +1,4 @@
-"""A training whose batches vary in length, and settings of the allocator under which a small card is to hold it."""
+"""A training run whose batches vary in length, and allocator settings to try it with on a small card."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -16,7 +16,7 @@ from every_byte.units import GiB
 
 _A100 = find_spec("a100-80gb")
 GIB_GPU = replace(_A100, name="a100-1gib", total_bytes=_A100.context_bytes + GiB)
-"""An A100 whose memory ends 1 GiB behind the CUDA context."""
+"""An A100 with only 1 GiB left after the CUDA context."""
 
 D = 2048
 """The width of the model; its hidden layer has four times as many features."""
@@ -29,11 +29,11 @@ SETTINGS = {
     "large_segment_size": "large_segment_size_mb:64",
     "garbage_collection": "garbage_collection_threshold:0.4,per_process_memory_fraction:0.95",
 }
-"""What stands in PYTORCH_ALLOC_CONF, by a short name."""
+"""Values of PYTORCH_ALLOC_CONF, by a short name."""
 
 
 def lengths_of(s: int) -> tuple[int, int, int]:
-    """Tokens of the three batches: s, half of it, and three quarters.
+    """Tokens in each of the three batches: s, half of s, and three quarters of s.
 
     Raises: ValueError for an s that 4 does not divide.
     """
@@ -43,7 +43,7 @@ def lengths_of(s: int) -> tuple[int, int, int]:
 
 
 def train_on_lengths(gpu: GPU, lengths: Iterable[int]) -> None:
-    """Train an MLP of width D on an open GPU, a step for each batch of so many tokens.
+    """Train an MLP of width D on an open GPU: one step for each batch, of that many tokens.
 
     Raises: torch.OutOfMemoryError if there is no room.
     """
@@ -60,15 +60,15 @@ def train_on_lengths(gpu: GPU, lengths: Iterable[int]) -> None:
 
 @cache
 def trace_of(s: int) -> Trace:
-    """The training on a GPU with room enough: a smaller one, under whatever settings, gets the same requests."""
+    """The run on a GPU with enough room: a smaller GPU, under any settings, gets the same requests."""
     with SimulatedGPU(_A100) as gpu:
         train_on_lengths(gpu, lengths_of(s))
     return gpu.trace
 
 
 def replayed(s: int, settings: str) -> Replay:
-    """The training's requests on a GIB_GPU whose allocator has these settings.
+    """The run's requests, replayed on a GIB_GPU whose allocator has these settings.
 
-    Raises: ValueError or RuntimeError, PyTorch's own, for settings that it would refuse.
+    Raises: ValueError or RuntimeError, PyTorch's own, for settings that it refuses.
     """
     return Replay.of(trace_of(s), GIB_GPU, settings)

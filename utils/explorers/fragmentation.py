@@ -1,4 +1,4 @@
-"""The explorer of fragmentation: a training under any setting of the allocator, and the map after each request."""
+"""The explorer of fragmentation: a training run under any allocator setting, and the map after each request."""
 
 from typing import Any
 
@@ -12,12 +12,12 @@ from utils.formulas.varying_lengths import lengths_peak
 
 
 def predicted(settings: dict[str, Any]) -> Formula:
-    """What the training asks for, under whatever setting."""
+    """What the run requests, under any setting."""
     return lengths_peak(d=D, workspace_bytes=GIB_GPU.cublas_workspace_bytes)
 
 
 def account(settings: dict[str, Any]) -> Account:
-    """What the training asks for at its peak, by category; and its requests, replayed under a setting."""
+    """What the run requests at its peak, by category, and its requests replayed under a setting."""
     trace, replay = trace_of(settings["s"]), replayed(settings["s"], settings["conf"])
     terms = {term.name: 0 for term in predicted(settings).terms}
     for row in rows_at(trace, trace.peak_position()):
@@ -27,14 +27,14 @@ def account(settings: dict[str, Any]) -> Account:
         **origin_of("simulated", GIB_GPU.name, GIB_GPU),
         moving_map=MovingMap.of(replay, trace),
         fit=replay,
-        remark="The table has what the program asks for at its peak: under every setting the same.",
+        remark="The table shows what the program requests at its peak, which no setting changes.",
     )
 
 
 def fragmentation_explorer() -> Explorer:
-    """A training on batches of s, s/2 and 3/4 s tokens on a card with room for 1 GiB, request by request."""
+    """A run on batches of s, s/2 and 3/4 s tokens on a card with room for 1 GiB, request by request."""
     return Explorer(
-        title="A training that dies with memory free",
+        title="A training run that dies with memory free",
         controls=[
             Control.choice(
                 "conf", "PYTORCH_ALLOC_CONF", {text or "not set": text for text in SETTINGS.values()}, selects=False

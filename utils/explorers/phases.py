@@ -43,7 +43,7 @@ def phases_explorer() -> Explorer:
             Control.range("n_out", "outputs", 1, 256, value=10, unit="features"),
             Control.choice("frozen", "which are frozen", list(FROZEN)),
             Control.range("f", "layers to freeze", 1, 200, value=100, unit="layers", when={"frozen": WITH_F}),
-            Control.toggle("relu", "ReLU behind each hidden layer"),
+            Control.toggle("relu", "ReLU after each hidden layer"),
             Control.choice("optimizer", "optimizer", list(OPTIMIZERS), value="Adam"),
             *gpu_controls(workspace=True),
         ],

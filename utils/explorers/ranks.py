@@ -32,7 +32,7 @@ _ENGINES = {
     "3, weights kept": "FSDP2 with reshard_after_forward=False",
 }
 
-_AS_RANK_0 = "This card is rank 0; PyTorch's fake process group stands for the others, and nothing is exchanged."
+_AS_RANK_0 = "This card is rank 0; PyTorch's fake process group replaces the other ranks, and nothing is exchanged."
 
 
 def controls() -> list[Control]:
@@ -86,8 +86,8 @@ def _of_the_figure(reserved_bytes: int, fit: Fit) -> str:
     if not fit.fits or fit.n_retries or reserved_bytes == fit.needed_bytes:
         return ""
     return (
-        f" The figure shows the step of this run, which reserves {exact(reserved_bytes)} at most; the verdict is of a "
-        "rank that makes its share alone, and repeats the step until its segments grow no more."
+        f" The figure shows this run's step, which reserves {exact(reserved_bytes)} at most. The verdict is for a rank "
+        "that makes only its own share, and repeats the step until its segments stop growing."
     )
 
 
@@ -100,7 +100,7 @@ def remark(run: MeshRun) -> str:
         return said
     more = run.added_state_bytes
     return (
-        f"{said} ZeroRedundancyOptimizer deals out whole parameters, not 1/n of each: rank 0's state is "
+        f"{said} ZeroRedundancyOptimizer deals out whole parameters, not 1/n of each, so rank 0's state is "
         f"{'larger' if more >= 0 else 'smaller'} by {exact(abs(more))}."
     )
 

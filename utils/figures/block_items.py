@@ -53,12 +53,12 @@ Item: TypeAlias = Tensor | Step | Note
 
 
 _TILES = (
-    "the rows in tiles, which",
+    "the rows in tiles that",
     "never leave the chip's own",
     "memory: nothing of s × s",
-    "is stored; in backward the",
-    "weights are made again,",
-    "with logsumexp",
+    "is stored, and backward",
+    "recomputes the weights",
+    "from logsumexp",
 )
 
 

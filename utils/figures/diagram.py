@@ -1,5 +1,6 @@
 """Diagrams as vector pictures: boxes, arrows and words, in the book's colours, on light pages, dark ones and paper."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from html import escape
 
@@ -88,6 +89,14 @@ class Diagram:
             dx, dy = _HEAD * (x - x0) / length, _HEAD * (y - y0) / length
             corners = f"{x:g},{y:g} {x - dx - dy / 2:g},{y - dy + dx / 2:g} {x - dx + dy / 2:g},{y - dy - dx / 2:g}"
             self._parts.append(f'<polygon class="eb-d-ink" points="{corners}"/>')
+
+    def area(self, points: Iterable[tuple[float, float]], colour: str) -> None:
+        """What is inside an outline, filled with a colour.
+
+        Raises: ValueError for a colour that does not exist.
+        """
+        outline = " ".join(f"{x:g},{y:g}" for x, y in points)
+        self._parts.append(f'<polygon class="{self._fill(colour)}" points="{outline}"/>')
 
     def _fill(self, name: str) -> str:
         colour = colour_of(name)

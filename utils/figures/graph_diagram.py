@@ -28,7 +28,8 @@ def product_graph(*, b: int, d: int, d_out: int, e: int = 4) -> Diagram:
     sizes = {"x": (b, d), "W": (d, d_out), "y": (b, d_out)}
     shown = {name: (f"{name}: {rows} × {across}", short(rows * across * e)) for name, (rows, across) in sizes.items()}
     said = "; ".join(", ".join(lines) for lines in shown.values())
-    alt = f"The product y = x W and its gradients. {said}. The gradient of W reads x, that of x reads W; none reads y."
+    reads = "The gradient of W reads x, the gradient of x reads W, and neither reads y."
+    alt = f"The product y = x W and its gradients. {said}. {reads}"
     diagram = Diagram(alt, 252)
     diagram.text(68, 14, "forward", anchor="middle", tone="faint")
     diagram.text(362, 14, "backward", anchor="middle", tone="faint")
@@ -60,7 +61,7 @@ def two_layers(*, b: int, d: int, e: int = 4) -> Diagram:
     kept = {name: {"x": first, "h": first, "g": second} for name, (first, second) in TRAINED.items()}
     totals = {name: short(n_bytes * sum(own.values())) for name, own in kept.items()}
     said = [f"{name}: {', '.join(t for t in own if own[t]) or 'nothing'}, {totals[name]}" for name, own in kept.items()]
-    diagram = Diagram(f"What is kept of x, h and g, by which weight is trained. {'; '.join(said)}.", 292)
+    diagram = Diagram(f"Which of x, h and g are kept, depending on which weight is trained. {'; '.join(said)}.", 292)
     for column, (name, own) in enumerate(kept.items()):
         left = 7 + 108 * column
         boxes: list[Box] = []
@@ -99,7 +100,7 @@ def chain_graph(output: torch.Tensor, rows: Sequence[SavedTensor]) -> Diagram:
         f"{slots} {_shape(row)}, {short(row.storage_bytes)}, for {' and '.join(named[number] for number in numbers)}"
         for numbers, slots, row in kept
     )
-    alt = f"A chain of operations, forward: {', '.join(named)}; backward the other way. Between them wait: {said}."
+    alt = f"A chain of operations, forward: {', '.join(named)}; backward runs the other way. Kept in between: {said}."
     each = max(_ROW, (_HEIGHT + _APART) * len(kept) / len(nodes))  # where there are many, room for all
     tops = [_TOP + each * number for number in range(len(nodes))]
     places = _one_below_another([(tops[numbers[0]] + tops[numbers[-1]]) / 2 for numbers, _, _ in kept])

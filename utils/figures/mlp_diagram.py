@@ -1,4 +1,4 @@
-"""The MLP as diagrams: the tensors of its forward pass, which of them backward will find, and who reads them there."""
+"""The MLP as diagrams: the tensors of its forward pass, which of them are kept, and what backward reads them for."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -40,7 +40,7 @@ _DROPOUT_INSIDE = (
 
 
 def mlp_guess(*, b: int, s: int, d: int, e: int) -> Diagram:
-    """The four tensors of the forward pass in a row, with their bytes, and nothing said of what is kept.
+    """The four tensors of the forward pass in a row, with their bytes, but without a hint of what is kept.
 
     Unit: bytes of each tensor, rounded.
     """
@@ -71,11 +71,11 @@ def mlp_tensors(activations: str | Sequence[str] = ("gelu", "relu"), **letters: 
     names = (activations,) if isinstance(activations, str) else tuple(activations)
     _must_be_known(names)
     columns = {_NAMES[name]: (_PLAIN, mlp_saved(activation=name)) for name in names}
-    return _columns("The tensors of an MLP, from x over h and g to y", columns, letters)
+    return _columns("The tensors of an MLP, from x through h and g to y", columns, letters)
 
 
 def dropout_places(activation: str = "relu", **letters: int) -> Diagram:
-    """Two columns for one activation: dropout behind `down`, and dropout between the activation and `down`.
+    """Two columns for one activation: dropout after `down`, and dropout between the activation and `down`.
 
     `letters` are b, s, d and e.
 
@@ -85,7 +85,7 @@ def dropout_places(activation: str = "relu", **letters: int) -> Diagram:
     _must_be_known((activation,))
     columns = {
         "dropout last": (_DROPOUT_LAST, mlp_saved(activation=activation, dropout=True)),
-        "dropout behind φ": (_DROPOUT_INSIDE, mlp_saved_dropout_inside(activation=activation)),
+        "dropout after φ": (_DROPOUT_INSIDE, mlp_saved_dropout_inside(activation=activation)),
     }
     return _columns(f"The tensors of an MLP with {_NAMES[activation]} and dropout", columns, letters)
 
@@ -140,7 +140,7 @@ def _column(
 
 
 def _readers(term: Term) -> str:
-    """Who reads a tensor in backward, from the slots that its term names: the gradient of a weight, or the slope."""
+    """What backward reads a tensor for, from the slots that its term names: the gradient of a weight, or the slope."""
     return " and ".join(dict.fromkeys(_READERS[selector.module] for selector in term.selectors))
 
 

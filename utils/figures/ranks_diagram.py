@@ -1,17 +1,26 @@
-"""Tensor parallelism as diagrams: how ranks exchange tensors, and what is whole and what is cut in a block."""
+"""Tensor parallelism as diagrams: a DTensor on a mesh, three exchanges, what is whole in a block and in a model."""
 
-from every_byte.units import short
+from collections.abc import Mapping
+
+from every_byte.units import GiB, short
 from utils.formulas.tensor_parallel import rank_saved
 
 from .diagram import Diagram
 
 _RANKS = 4
-_WHOLE = 270  # across, of a whole tensor: with half of it, "1/2 of the hidden numbers" stands beside
+_WHOLE = 270  # across, of a whole tensor: with half of it, "1/2 of the hidden numbers" fits next to it
 _LETTERS = "ABCD"
+_ROWS, _SIDE = 8, 56
+_PLACEMENTS = {
+    "Shard(0)": f"{_ROWS // _RANKS} of the {_ROWS} rows",
+    "Shard(1)": f"{_ROWS // _RANKS} of the {_ROWS} columns",
+    "Replicate()": "all of it",
+}
+"""PyTorch's names, and what each of the ranks holds of a tensor."""
 _EXCHANGES = {
-    "all-reduce": ("each has a tensor, and gets the sum Σ of all", "whole", "sum"),
-    "all-gather": ("each has a share, and gets them all", "share", "all"),
-    "reduce-scatter": ("each has a tensor, and gets its share of Σ", "whole", "share of sum"),
+    "all-reduce": ("each gives a tensor and gets the sum Σ", "whole", "sum"),
+    "all-gather": ("each gives a share and gets them all", "share", "all"),
+    "reduce-scatter": ("each gives a tensor and gets a share of Σ", "whole", "share of sum"),
 }
 # What each step of a block takes, by the term that counts the tensor; what the ranks divide it by; whether its
 # forward ends a rank's term of a sum.
@@ -27,6 +36,31 @@ _STEPS = (
     ("down", "mlp: down input", "hidden numbers"),
     ("sum", "norm2: input", "positions"),
 )
+
+_WAYS = ("tensor", "sequence", "selective")
+"""Ways to divide a model among ranks, each with less whole on all of them."""
+_NUMBER = 48  # across, of a bar with room for a number in it
+
+
+def placements() -> Diagram:
+    """A weight as a DTensor on a mesh of four ranks, placed in three ways: what each rank holds of it."""
+    said = "; ".join(f"{name}: each holds {what}" for name, what in _PLACEMENTS.items())
+    diagram = Diagram(f"A weight of {_ROWS} x {_ROWS} on a mesh of {_RANKS} ranks. {said}.", 320)
+    for rank in range(_RANKS):
+        diagram.text(_column(rank) + 42, 14, f"rank {rank}", anchor="middle")
+    for panel, (name, what) in enumerate(_PLACEMENTS.items()):
+        y = 34 + 96 * panel
+        diagram.text(8, y + 6, f"{name}: each rank holds {what}")
+        for rank in range(_RANKS):
+            x, own = _column(rank), _SIDE / _RANKS
+            diagram.box(x, y + 20, 84, _SIDE, dashed=True)
+            if name == "Shard(0)":
+                diagram.box(x, y + 20 + own * rank, 84, own, colour="parameters")
+            elif name == "Shard(1)":
+                diagram.box(x + 84 / _RANKS * rank, y + 20, 84 / _RANKS, _SIDE, colour="parameters")
+            else:
+                diagram.box(x, y + 20, 84, _SIDE, colour="parameters")
+    return diagram
 
 
 def three_exchanges() -> Diagram:
@@ -97,13 +131,13 @@ def _step(diagram: Diagram, y: float, name: str, own_bytes: int, whole_bytes: in
     if own_bytes == whole_bytes:
         diagram.box(108, y, width, 26, f"whole: {short(own_bytes)}", colour="activations")
         return
-    is_long = width > _WHOLE / 4  # then the words behind it have less room
+    is_long = width > _WHOLE / 4  # then there is less room for the words after it
     diagram.box(108, y, width, 26, *([short(own_bytes)] if is_long else []), colour="activations")
     diagram.text(108 + width + 8, y + 13, share if is_long else f"{share}: {short(own_bytes)}")
 
 
 def _with_exchanges(sequence: bool) -> list[tuple[str, str, str]]:
-    """The steps, with the exchanges before the products that need all positions and behind a sum's terms."""
+    """The steps, with the exchanges before the products that need all positions and after a sum's terms."""
     rows = []
     for step in _STEPS:
         if step[0] in ("qkv", "up") and sequence:
@@ -116,3 +150,37 @@ def _with_exchanges(sequence: bool) -> list[tuple[str, str, str]]:
 
 def _height(term: str) -> int:
     return 32 if term else 28
+
+
+def kept_of_models(kept: Mapping[str, Mapping[str, int]], card: tuple[str, int]) -> Diagram:
+    """A bar for each of _WAYS to divide each model: what a rank keeps of its layers, next to a card's room.
+
+    `kept` has the bytes by model and way, as `utils.experiments.rank_steps.kept_of_models` returns them; `card` is a
+    name and the bytes that there are for PyTorch, a dashed line.
+
+    Unit:   the numbers are in GiB.
+    Raises: KeyError for a model without one of these ways.
+    """
+    room, most = card[1], max(max(ways[way] for way in _WAYS) for ways in kept.values())
+    unit, step = 270 / max(most, room), 20 * len(_WAYS) + 12
+    said = "; ".join(
+        f"{name}: {', '.join(f'{way} {short(ways[way])}' for way in _WAYS)}" for name, ways in kept.items()
+    )
+    diagram = Diagram(
+        f"What one of 8 ranks keeps of {len(kept)} models. {said}. {card[0]} has {short(room)}.", 28 + step * len(kept)
+    )
+    diagram.text(8, 12, "GiB on one of 8 ranks", tone="faint", size=13)
+    for number, (name, ways) in enumerate(kept.items()):
+        y = 28 + step * number
+        diagram.text(8, y + 30, name)
+        for way in _WAYS:
+            diagram.text(130, y + 10, way, anchor="end", size=13)
+            bar = diagram.box(138, y + 2, unit * ways[way], 16, colour="activations")
+            is_long = bar.width > _NUMBER
+            x = bar.x + 6 if is_long else bar.x + bar.width + 6
+            diagram.text(x, y + 10, f"{ways[way] / GiB:.1f}", size=13, tone="on" if is_long else "ink")
+            y += 20
+    x = 138 + unit * room
+    diagram.arrow((x, 22), (x, diagram.height - 6), dashed=True, head=False)
+    diagram.text(x, 12, card[0], anchor="middle", size=13)
+    return diagram

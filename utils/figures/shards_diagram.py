@@ -1,8 +1,6 @@
-"""ZeRO and FSDP2 as diagrams: which rank holds which bytes of a weight, and what stands gathered in forward."""
+"""ZeRO and FSDP2 as diagrams: which rank holds which bytes of a weight, and what is gathered in forward."""
 
-from every_byte.units import short
-from utils.formulas.data_parallel import STAGES, gathered
-from utils.formulas.settings import GPTSettings
+from utils.formulas.data_parallel import STAGES
 
 from .diagram import Diagram
 
@@ -61,35 +59,28 @@ def _states_of(diagram: Diagram, x: float, y: float, width: float, stage: int, r
         y += height + 4
 
 
-def gathered_frames(**letters: int) -> Diagram:
-    """What FSDP2 has gathered of a GPT at five instants of forward, as boxes, with the sum below.
+def gathered_frames(L: int) -> Diagram:
+    """What FSDP2 has gathered of a GPT of L blocks at five instants of forward, as boxes, the oldest at the bottom.
 
-    `letters` are those of `gathered`. R is what lies outside the blocks and B a block's weights: filled where they are
-    copied out, dashed for the buffer in which they arrived, rank behind rank.
+    R is everything outside the blocks, and B a block's weights: filled where they are copied out, dashed for the buffer
+    in which they arrived, one rank's share after another.
 
-    Unit: bytes, rounded.
+    Source: held to `gathered` of utils.formulas.data_parallel by its test.
     """
-    at = {moment: gathered(GPTSettings(), moment).bytes(**letters) for moment in ("first block", "last block", "head")}
-    stays = gathered(GPTSettings(), "last block", reshard_after_forward=False).bytes(**letters)
-    L = letters["L"]
-    block = stays - gathered(GPTSettings(), "head", reshard_after_forward=False).bytes(**letters)
-    root = at["head"] - block
     frames = (
-        (("root", "gathered"), ("R", "buffer R"), "2R", 2 * root),
-        (("block 1", "gathered"), ("R", "buffer R", "B", "buffer B"), "2R + 2B", at["first block"]),
-        (("block 2,", "and later"), ("R", "buffer B", "B", "buffer B"), "R + 3B", at["last block"]),
-        (("behind the", "last block"), ("R", "buffer B"), "R + B", at["head"]),
-        (("last block,", "all kept"), ("R", f"{L - 1} B", "buffer B", "B", "buffer B"), f"R + {L + 2}B", stays),
+        (("1: root", "gathered"), ("R", "buffer R")),
+        (("2: block 1", "gathered"), ("R", "buffer R", "B", "buffer B")),
+        (("3: block 2,", "and later"), ("R", "buffer B", "B", "buffer B")),
+        (("4: after the", "last block"), ("R", "buffer B")),
+        (("5: last block,", "all kept"), ("R", f"{L - 1} B", "buffer B", "B", "buffer B")),
     )
-    said = "; ".join(f"{' '.join(name)}: {total}, {short(n_bytes)}" for name, _, total, n_bytes in frames)
-    diagram = Diagram(f"What FSDP2 has gathered in forward. {said}.", 290)
-    for column, (name, boxes, total, n_bytes) in enumerate(frames):
-        x = 4 + 87 * column
+    said = "; ".join(f"{' '.join(name)}: {' + '.join(boxes)}" for name, boxes in frames)
+    diagram = Diagram(f"What FSDP2 has gathered in forward. {said}.", 250)
+    for column, (name, boxes) in enumerate(frames):
+        x = 2 + 88 * column
         for line, words in enumerate(name):
-            diagram.text(x + 42, 12 + 17 * line, words, anchor="middle")
-        _stack(diagram, x, 240, boxes)
-        diagram.text(x + 42, 256, total, anchor="middle")
-        diagram.text(x + 42, 275, short(n_bytes), anchor="middle", tone="faint", size=13)
+            diagram.text(x + 42, 12 + 17 * line, words, anchor="middle", size=13)
+        _stack(diagram, x, 246, boxes)
     return diagram
 
 

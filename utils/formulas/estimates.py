@@ -119,7 +119,7 @@ def half_precision_activations(*, sequence: bool = False, selective: bool = Fals
         Term("up input", positions, 2, (), "weight gradient of up"),
         Term("activation input", f"4*{_BLOCK}/t", 2, (), "derivative of GELU, from its input"),
         Term("down input", f"4*{_BLOCK}/t", 2, (), "weight gradient of down"),
-        Term("dropout masks", f"2*{positions}", 1, (), "which elements dropout let pass, behind out and down"),
+        Term("dropout masks", f"2*{positions}", 1, (), "which elements dropout let pass, after out and down"),
     ]
     if selective:
         terms = [term for term in terms if not term.elements.startswith(_SCORES)]

@@ -12,11 +12,11 @@ from .settings import STATES, STEP_BYTES, GPTSettings
 
 
 def held_after_forward(settings: GPTSettings) -> Formula:
-    """What a GPU holds when the forward of a training step has ended, every byte of it.
+    """Every byte that a GPU holds when the forward of a training step has ended.
 
     Shapes: tokens[b, s], targets[b, s] -> L blocks of width d with a heads -> logits[b, s, V], loss; a context of s
-    Counts: each storage once, training mode, all parameters trained, after autocast's context was left. Not the
-            allocator's rounding. With regions, what utils.formulas.regions says of the blocks.
+    Counts: each storage once, in training mode, with all parameters trained, after autocast's context was left. Not
+            the allocator's rounding. With regions, the blocks hold what utils.formulas.regions says.
     Unit:   bytes, exact.
     Raises: ValueError as `block_saved` does.
     Source: held to the simulated ledger, row by row, by tests/formulas/test_gpt.py.

@@ -22,7 +22,7 @@ _FROM_OUTPUT = set(
     "CELU ELU Hardshrink Hardsigmoid Hardtanh LeakyReLU LogSigmoid ReLU6 SELU Sigmoid Softplus Softshrink Softsign "
     "Tanh Threshold".split()
 )
-"""Those of which utils.models.activations has a form that keeps its output."""
+"""Activations of which utils.models.activations has a version that keeps its output."""
 ACTIVATIONS = tuple(sorted(_READS_INPUT | _READS_COPY | _READS_RESULT | {"Identity", "Tanhshrink"}, key=str.lower))
 
 
@@ -36,19 +36,19 @@ def mlp_saved(
 ) -> Formula:
     """Tensors that `Linear -> activation -> Linear -> dropout` keeps for backward on a CUDA GPU, term by term.
 
-    `activation` is the name of a class of torch.nn, case and underscores ignored; an underscore at the end asks for its
+    `activation` names a class of torch.nn; case and underscores are ignored, but a trailing underscore selects the
     in-place form: "gelu", "LeakyReLU", "leaky_relu_". `dropout` is its probability, or whether there is any. `bias`
-    says whether the Linears have one; that changes which node keeps an input, not what is kept. `from_output` says that
-    the activation is the one of utils.models.activations of that name, which keeps its output. With `autocast` the
-    weights and x are float32, and e is 2: both Linears keep inputs of autocast's type, the first one a copy of x.
+    says whether the Linears have one; it changes which node keeps an input, not what is kept. With `from_output` the
+    activation is the version in utils.models.activations that keeps its output. With `autocast` the weights and x are
+    float32, and e is 2: both Linears keep inputs in autocast's type, the first one a copy of x.
 
     Shapes: x[b,s,d] -> h[b,s,4d] -> g[b,s,4d] -> y[b,s,d], elements of e bytes
-    Counts: each storage once, all parameters trained, in training mode; whether x requires grad does not matter. Not
-            the parameters, nor autocast's copies of them, not y.
+    Counts: each storage once, with all parameters trained, in training mode, whether or not x requires grad. Not the
+            parameters, autocast's copies of them, or y.
     Unit:   bytes, exact; no allocator rounding.
     Raises: ValueError for an activation whose backward is not known or that autocast would run in float32, and for a
             dropout outside [0, 1).
-    Source: Korthikanti et al. 2022, section 4.1; held to autograd by tests/formulas/test_mlp.py.
+    Source: Korthikanti et al. 2022, section 4.1; checked against autograd by tests/formulas/test_mlp.py.
     """
     name = _activation(activation)
     if from_output and name not in _FROM_OUTPUT:
@@ -64,7 +64,7 @@ def mlp_saved(
     has_dropout = is_on(dropout)
     reads_result = from_output or name in _READS_RESULT
     linear = [("AddmmBackward*", "mat1")] if bias else []
-    linear.append(("MmBackward*", "self"))  # with a bias, of an input that is not contiguous
+    linear.append(("MmBackward*", "self"))  # with a bias too, if the input is not contiguous
     result = [("activation", "*", "result"), ("activation", "KeepOutput*", "tensors*")] if reads_result else []
     why = "weight gradient of down"
     if reads_result:
@@ -76,7 +76,7 @@ def mlp_saved(
     ]
     if has_dropout:
         mask = Selector("dropout", "NativeDropoutBackward*", "result1")
-        terms.append(Term("dropout mask", "b*s*d", 1, (mask,), "which elements dropout let pass, a bool each"))
+        terms.append(Term("dropout mask", "b*s*d", 1, (mask,), "which elements dropout let through, a bool each"))
     how = ", from its output" if from_output else " in place" if name.endswith("_") else ""
     shown = name.removesuffix("_") + how
     extras = (", dropout" if has_dropout else "") + ("" if bias else ", no bias")
@@ -84,9 +84,9 @@ def mlp_saved(
 
 
 def mlp_saved_dropout_inside(*, activation: str) -> Formula:
-    """The same with dropout between the activation and `down`, where the first transformers and torch.nn's have it.
+    """The same with dropout between the activation and `down`, as in the first transformers and those of torch.nn.
 
-    `down` keeps dropout's output, so that an activation which reads its own result keeps one tensor more.
+    `down` keeps dropout's output, so an activation that reads its own result keeps one more tensor.
 
     Shapes: x[b,s,d] -> h[b,s,4d] -> g[b,s,4d] -> dropped[b,s,4d] -> y[b,s,d], elements of e bytes
     Counts: as `mlp_saved`.
@@ -101,7 +101,7 @@ def mlp_saved_dropout_inside(*, activation: str) -> Formula:
         why = f"derivative of {name}, from its output"
         before += [_term("activation output", "4*b*s*d", [("activation", "*", "result")], why)]
     mask = Selector("dropout", "NativeDropoutBackward*", "result1")
-    terms = (*before, down_input, Term("dropout mask", "4*b*s*d", 1, (mask,), "which elements dropout let pass"))
+    terms = (*before, down_input, Term("dropout mask", "4*b*s*d", 1, (mask,), "which elements dropout let through"))
     return Formula(f"MLP with {name}, dropout inside: kept for backward", terms)
 
 

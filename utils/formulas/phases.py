@@ -5,7 +5,7 @@ from every_byte.formula.formula import Formula, Term
 from .settings import A100_WORKSPACE_BYTES
 
 # Of the L + 2 layers of a LinearStack: the parameters that are trained in bytes, how many parameters these are, and how
-# many of the inputs of the layers behind the first are kept, without and with a ReLU behind each hidden layer.
+# many of the inputs of the layers after the first are kept, without and with a ReLU after each hidden layer.
 _FIRST, _LAST = "blocks(4*n_in*d) + blocks(4*d)", "blocks(4*n_out*d) + blocks(4*n_out)"
 _EVERY = f"L*blocks(4*d**2) + {_FIRST} + {_LAST}"
 _TRAINED = {
@@ -55,9 +55,9 @@ def stack_phases(
         _term("cuBLAS workspace", f"2*{workspace_bytes}", "one for each thread: forward, backward"),
         _term("loss", "512", "4 bytes, in a block"),
     ]
-    behind = _term("activations", f"({kept_with_relu if relu else kept})*blocks(4*b*d)", "inputs of the layers behind")
+    later = _term("activations", f"({kept_with_relu if relu else kept})*blocks(4*b*d)", "inputs of the later layers")
     batch = _term("input", "blocks(4*b*n_in)", "weight gradient of the first layer")
-    kept_inputs = [behind] if frozen == "the first f" else [batch, behind]
+    kept_inputs = [later] if frozen == "the first f" else [batch, later]
     phases = {
         "model to device": [parameters],
         "iteration 1": always,

@@ -139,7 +139,7 @@ class Region(checkpoints.Region):
     def unpack(self, placeholder: _Placeholder) -> torch.Tensor:
         if placeholder not in self.recomputed:
             self.run_again()
-        return self.recomputed.pop(placeholder)  # its node has it now, and lets go of it when it is done
+        return self.recomputed.pop(placeholder)  # now its node owns it, and frees it when it is done
 
     def run_again(self) -> None:
         args, kwargs = self.arguments.given()
@@ -147,7 +147,7 @@ class Region(checkpoints.Region):
 
         def pack(tensor: torch.Tensor) -> torch.Tensor:
             nonlocal n_saved
-            tensor = tensor.detach()  # a node's own output would hold that node, which holds it: neither would go
+            tensor = tensor.detach()  # a node's own output and the node would keep each other alive
             self.keep(n_saved, tensor)
             n_saved += 1
             if self.early_stop and n_saved == len(self.placeholders):

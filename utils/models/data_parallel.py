@@ -34,16 +34,16 @@ Whole = TypeVar("Whole", bound=nn.Module)
 def replicated(
     model: nn.Module, mesh: DeviceMesh, *, gradient_as_bucket_view: bool = False, **settings: Any
 ) -> DistributedDataParallel:
-    """A model in PyTorch's DDP: whole on each rank, its gradients summed over the ranks in buckets.
+    """Wrap a model in PyTorch's DDP: it is whole on each rank, and its gradients are summed over the ranks in buckets.
 
-    `gradient_as_bucket_view` lets each gradient lie in its bucket; otherwise there are two of each. `settings` are
-    those of `DistributedDataParallel`. The first step fills one bucket; from the second on they are of 1 MiB and then
-    of `bucket_cap_mb`, 25 MiB. The ranks of a simulated GPU have nothing to exchange: there, and with PyTorch's `fake`
-    group on a GPU, buckets are filled, summed in place with nobody, and given back. A model
-    that `tensor_parallel` has split over other ranks needs `plain_shares` first.
+    With `gradient_as_bucket_view` each gradient is a view of its bucket; otherwise it exists twice. `settings` are
+    those of `DistributedDataParallel`. The first step fills a single bucket; from the second on, the first bucket has
+    1 MiB and the others `bucket_cap_mb`, 25 MiB. With PyTorch's `fake` group there is no other rank to exchange with:
+    buckets are filled, summed in place with themselves alone, and returned. A model that `tensor_parallel` has split
+    over other ranks needs `plain_shares` first.
 
-    Raises: TypeError for parameters that are DTensors; as `DistributedDataParallel`, as for a model without parameters
-            that are trained.
+    Raises: TypeError for parameters that are DTensors; as `DistributedDataParallel`, for instance for a model without
+            trained parameters.
     Source: Li et al. 2020, "PyTorch Distributed"; `DistributedDataParallel`.
     """
     if any(
@@ -57,7 +57,7 @@ def replicated(
         model, process_group=mesh.get_group(), gradient_as_bucket_view=gradient_as_bucket_view, **settings
     )
     if not is_real():
-        wrapped.register_comm_hook(mesh.get_group(), _summed_with_nobody)
+        wrapped.register_comm_hook(mesh.get_group(), _summed_alone)
         logger: Any = wrapped.logger
         wrapped.logger = _Untimed(logger)
     return wrapped
@@ -66,11 +66,11 @@ def replicated(
 def states_sharded(
     model: nn.Module, mesh: DeviceMesh, optimizer: type[torch.optim.Optimizer] = torch.optim.AdamW, **settings: Any
 ) -> "ZeroRedundancyOptimizer":
-    """ZeRO stage 1: an optimizer that keeps its state for some of a replicated model's parameters, a rank's own.
+    """ZeRO stage 1: an optimizer that has state for this rank's own parameters of a replicated model alone.
 
-    Each rank updates its own ones and sends them to the others. `settings` are those of the optimizer.
+    Each rank updates its own parameters and sends them to the others. `settings` are those of the optimizer.
 
-    Counts: whole parameters, the largest first, each for the rank that has least: see `rank_parameters`.
+    Counts: whole parameters, the largest first, each dealt to the rank that has least: see `rank_parameters`.
     Raises: as `ZeroRedundancyOptimizer`, as for parameters of a model that is sharded.
     Source: Rajbhandari et al. 2020, section 5.1; `ZeroRedundancyOptimizer`.
     """
@@ -84,15 +84,15 @@ def states_sharded(
 def fully_sharded(
     model: Whole, mesh: DeviceMesh, *, reshard_after_forward: bool | None = None, **settings: Any
 ) -> Whole:
-    """FSDP2: leave a model 1/n of its parameters, and have it gather them block by block; returns it.
+    """FSDP2: divide a model's parameters over n ranks, to be gathered block by block; returns the model.
 
-    Its blocks are those of `model.blocks`, if there are any, whatever regions they have; what lies outside is gathered
-    by the model itself. With `reshard_after_forward` both let their parameters go after forward, with False neither
-    does; by default the blocks do. `settings` are those of `fully_shard`, as `mp_policy`. Make the optimizer
-    afterwards. PyTorch's FSDP2 takes a meta tensor for a parameter that is still to be made; on a simulated GPU, where
-    it is one of the GPU's, it is told so, and its streams are those of the simulated allocator.
+    The blocks are those of `model.blocks`, if there are any, whatever regions they have; the model itself gathers
+    everything outside them. With `reshard_after_forward=True` both free their parameters after forward, with False
+    neither does; by default the blocks do. `settings` are those of `fully_shard`, `mp_policy` for one. Make the
+    optimizer afterwards. FSDP2 treats a meta tensor as a parameter that is not yet made; on a simulated GPU, whose
+    tensors are meta tensors, this function corrects that, and has FSDP2 use the streams of the simulated allocator.
 
-    Counts: rows of each parameter are divided, rounded up; a share that is smaller is padded in memory.
+    Counts: the rows of each parameter are divided, rounded up; a smaller share is padded in memory.
     Raises: as `fully_shard`.
     Source: Rajbhandari et al. 2020, section 5.3; Zhao et al. 2023; `fully_shard` of torch.distributed.fsdp.
     """
@@ -106,7 +106,7 @@ def fully_sharded(
 
 
 def rank_parameters(model: nn.Module, n: int) -> list[list[nn.Parameter]]:
-    """Which trained parameters' state each of n ranks has with `states_sharded`.
+    """The trained parameters whose optimizer state each of n ranks has with `states_sharded`.
 
     Source: `_partition_parameters` of ZeroRedundancyOptimizer.
     """
@@ -117,8 +117,8 @@ def rank_parameters(model: nn.Module, n: int) -> list[list[nn.Parameter]]:
     return parts
 
 
-def _summed_with_nobody(group: dist.ProcessGroup, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """What DDP does with a bucket, done by hand: the `fake` group's own exchanges have no result, and DDP wants one."""
+def _summed_alone(group: dist.ProcessGroup, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+    """What DDP does with a bucket, done by hand: the `fake` group's exchanges have no result, and DDP needs one."""
     dist.all_reduce(bucket.buffer(), group=group)
     done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
     done.set_result(bucket.buffer())

@@ -64,6 +64,7 @@ class GPT(nn.Module):
     Raises: ValueError for sizes that are no positive integers, as `Block` does, and for tokens that are not [b, s] or
             longer than context_length.
     Source: Radford et al. 2019, section 2.3; `GPT` of nanoGPT's model.py.
+    Example: logits, loss = GPT(n_layers=2, device=gpu.device)(tokens, targets)
     """
 
     def __init__(

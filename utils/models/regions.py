@@ -25,18 +25,18 @@ library_checkpoint = partial(torch.utils.checkpoint.checkpoint, use_reentrant=Fa
 
 
 def set_regions(model: Model, regions: str, *, k: int | None = None, run: Run = checkpoint) -> Model:
-    """Have a GPT run these regions through a checkpoint from now on, and return it; "none" undoes that.
+    """Make a GPT run these regions through a checkpoint from now on, and return it; "none" undoes that.
 
-    "every k-th block" takes the first of each k blocks, "k segments" runs of consecutive blocks, as equal in number as
-    can be, longer ones first; "sqrt(L) segments" has k = sqrt(L), rounded. "attention only" is the core of attention
-    from q, k and v to y: scores, mask, softmax, its dropout and the product with v, or PyTorch's kernel for all that.
-    `run(function, *args)` runs a region; `checkpoint` of this book or `library_checkpoint`.
+    "every k-th block" takes the first of each k blocks, and "k segments" runs of consecutive blocks, as equal in length
+    as possible, longer ones first; "sqrt(L) segments" has k = sqrt(L), rounded. "attention only" is the core of
+    attention from q, k and v to y: scores, mask, softmax, its dropout and the product with v, or PyTorch's kernel for
+    all of these. `run(function, *args)` runs a region: this book's `checkpoint`, or `library_checkpoint`.
 
-    A Block alone may have "attention only". Code, parameters, `state_dict()` and the names of modules stay as they are.
-    Meanwhile `model.blocks` gives regions.
+    A Block by itself can have "attention only". Code, parameters, `state_dict()` and the names of modules don't change.
+    While regions are set, `model.blocks` gives regions.
 
-    Raises: TypeError for a model that is no GPT or Block; ValueError for unknown regions, for other ones of a Block,
-            and for a k that is missing, not asked for, no positive integer or larger than the number of blocks.
+    Raises: TypeError for a model that is neither a GPT nor a Block; ValueError for unknown regions, for any other
+            region of a Block, and for a k that is missing, not asked for, not positive or more than the blocks.
     Source: "attention only" is the selective recomputation of Korthikanti et al. 2022, section 5; sqrt(L) segments
             are Chen et al. 2016, section 4.
     """

@@ -28,17 +28,17 @@ QKV = 3
 
 
 def tensor_parallel(model: Model, mesh: DeviceMesh, *, sequence: bool = False) -> Model:
-    """Leave a Block or a GPT this rank's share of its weights, and have it compute with the others; returns it.
+    """Split a Block or a GPT over the ranks of a mesh: it keeps this rank's share of its weights, and is returned.
 
-    A rank has 1/t of the heads, of the MLP's hidden numbers and of the vocabulary. What lies between (norms, dropout,
-    the residual stream x) is whole on each rank, or with `sequence` 1/t of the positions: a Block then takes and
-    returns x[b, s/t, d]. A GPT takes the same tokens and targets on each rank; its logits are a DTensor, split over V.
-    All ranks must have made the same model, from one seed: each cuts its share out of its own copy. So they draw the
-    same numbers for dropout, each for its own heads and positions.
+    A rank gets 1/t of the heads, of the MLP's hidden numbers and of the vocabulary. Everything in between (norms,
+    dropout, the residual stream x) is whole on each rank or, with `sequence`, 1/t of the positions: a Block then takes
+    and returns x[b, s/t, d]. A GPT takes the same tokens and targets on every rank; its logits are a DTensor, split
+    over V. Each rank cuts its share out of its own copy, so all must make the same model from the same seed. They then
+    draw the same numbers for dropout, each for its own heads and positions.
 
     Shapes: x[b, s, d] -> q, k, v[b, a/t, s, d/a], h[b, s, 4d/t] -> y[b, s, d]; logits[b, s, V/t]
-    Raises: TypeError for another model; ValueError where the ranks do not divide the heads, the vocabulary or, when it
-            runs, the positions, where their seeds differ, and for a model that is split already.
+    Raises: TypeError for another model; ValueError if the ranks do not divide the heads, the vocabulary or, when it
+            runs, the positions; if their seeds differ; and for a model that is already split.
     Source: Korthikanti et al. 2022, section 4.2; `parallelize_module` of torch.distributed.tensor.parallel.
     """
     if not isinstance(model, Block | GPT):

@@ -123,7 +123,7 @@ def _cuda_memorySnapshot(_mempool: object = None) -> dict[str, Any]:
     gpu = _gpu()
     trace = gpu.trace
     seen = viewer_snapshot(trace.events, trace.allocator_settings)
-    trace.records_history = False  # the program has what it meant to see
+    trace.notes.records_history = False  # the program has what it meant to see
     traces: list[list[dict[str, Any]]] = [[] for _ in range(_cuda_getDeviceCount())]
     traces[as_cuda().index] = seen["device_traces"][0]
     segments = [segment | {"device": as_cuda().index} for segment in gpu.memory_snapshot()]
@@ -136,7 +136,7 @@ def _cuda_isHistoryEnabled() -> bool:
 
 def _cuda_record_memory_history(enabled: str | bool | None = True, *_how: Any, **_what: Any) -> None:
     """All of it is recorded anyway; it is noted whether the program means to dump it."""
-    _gpu().trace.records_history = bool(enabled)
+    _gpu().trace.notes.records_history = bool(enabled)
 
 
 _cuda_record_memory_history_legacy = _cuda_record_memory_history

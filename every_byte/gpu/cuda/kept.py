@@ -36,7 +36,7 @@ def saved_over(path: str | os.PathLike[str], save: Callable[[str | os.PathLike[s
                 os.remove(place + _NEW)
     WRITTEN.add(place)
     if saving.left_hole:
-        simulated_cuda().memory.trace.files_of_zeros.setdefault(place)
+        simulated_cuda().memory.trace.notes.files_of_zeros.setdefault(place)
 
 
 def keep(place: str) -> None:

@@ -79,7 +79,7 @@ def _taking_the_place(original: Function) -> Function:
 
 def _gets_zeros(here: str, there: str) -> bool:
     """Whether weights without values take the place of a file, whatever its name."""
-    of_zeros = simulated_cuda().memory.trace.files_of_zeros
+    of_zeros = simulated_cuda().memory.trace.notes.files_of_zeros
     return here in of_zeros and there not in WRITTEN and os.path.isfile(there)
 
 

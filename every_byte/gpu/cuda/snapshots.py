@@ -49,7 +49,7 @@ def _free(path: Path) -> Path:
 
 def _note(place: str, name: str, beside: Path) -> None:
     """Keep for the report what was left as it was, and warn the first time."""
-    noted = simulated_cuda().memory.trace.snapshots_beside
+    noted = simulated_cuda().memory.trace.notes.snapshots_beside
     if place not in noted:
         text = f"{name} was there and stays as it was: what is dumped here is of a simulated GPU, and goes to "
         simulated_cuda().tell(f"{text}{beside.name}.", *line_of_the_program()[:2])

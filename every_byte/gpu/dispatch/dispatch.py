@@ -211,8 +211,8 @@ class Dispatch(TorchDispatchMode, Telling):
         memory.operation = operation.name
         self.note_run(operation, args, kwargs)
         if operation.allocate is not None:
-            if memory.trace.calls is not None:
-                memory.trace.calls[len(memory.trace.events)] = described(operation.func, args, kwargs)
+            if memory.trace.notes.calls is not None:
+                memory.trace.notes.calls[len(memory.trace.events)] = described(operation.func, args, kwargs)
             registry.Call(operation.func, args, kwargs, result, memory).follow(operation.allocate)
             return
         if operation not in self._checked:
@@ -229,7 +229,7 @@ class Dispatch(TorchDispatchMode, Telling):
         if run not in self._ran:
             self._ran.add(run)
             trace = self.memory.trace
-            trace.operators.setdefault(recorded_name(*run), len(trace.events))
+            trace.notes.operators.setdefault(recorded_name(*run), len(trace.events))
 
     def _explained(self, error: Exception, name: str) -> Exception:
         """The error as it is, or, where it is for want of something that is not followed here, the rule."""

@@ -19,14 +19,14 @@ class Telling:
     def refuse(self, name: str, error: _Error) -> _Error:
         """Note that what was asked for is not followed here, though a card may run it; returns the error to raise."""
         trace = self.memory.trace
-        trace.refused.setdefault(f"{name} at {line_of_the_program()[2]}", len(trace.events))
+        trace.notes.refused.setdefault(f"{name} at {line_of_the_program()[2]}", len(trace.events))
         return error
 
     def not_modelled(self, name: str, why: str = "") -> None:
         """Say once, by name, that an operation's temporary memory is not known, or why something else is not."""
         trace = self.memory.trace
-        if name not in trace.unmodelled:
-            trace.unmodelled[name] = len(trace.events)
+        if name not in trace.notes.unmodelled:
+            trace.notes.unmodelled[name] = len(trace.events)
             usual = f"{name} is not modelled: its outputs are counted, what its kernels take meanwhile is not."
             self.tell(why or usual, *line_of_the_program()[:2])
 
@@ -34,8 +34,8 @@ class Telling:
         """Note at which line of the program an unknown value was read; warn, once a line, what is made of it."""
         filename, lineno, place = line_of_the_program()
         trace = self.memory.trace
-        if place not in trace.values_read:
-            trace.values_read[place] = len(trace.events)
+        if place not in trace.notes.values_read:
+            trace.notes.values_read[place] = len(trace.events)
             sentence = f"nothing is computed on a simulated GPU: {what} {happens} at {place}. Where values matter, "
             self.tell(sentence + "compute on the CPU.", filename, lineno)
 

@@ -3,6 +3,7 @@
 import torch
 
 from every_byte.gpu.memory.modes import attached
+from every_byte.palette import Category
 
 _WeakTensorRef = torch._C._WeakTensorRef  # type: ignore[attr-defined]  # PyTorch's stubs lack it
 
@@ -23,7 +24,7 @@ class WeightCache:
             with torch.enable_grad():  # the copy may first be asked for under no_grad, and later with gradients
                 copy = weight.to(dtype)
             for mode in attached():
-                mode.observer.note_copy(copy, weight, "autocast copies")
+                mode.observer.note_copy(copy, weight, Category.AUTOCAST_COPIES)
             self._copies[weight._cdata] = kept = _WeakTensorRef(weight), copy
         return kept[1]
 

@@ -9,6 +9,7 @@ import torch.distributed as dist
 
 from every_byte.gpu.patches.backward import watch
 from every_byte.gpu.patches.replacing import Changes, Function, Maker, Undo, all_of, replaced
+from every_byte.palette import Category
 
 _FSDP = "torch.distributed.fsdp._fully_shard._fsdp_collectives"
 _Said = list[tuple[torch.Tensor, str]]
@@ -64,24 +65,24 @@ def _of_fsdp(say: _Say) -> Maker:
 
 
 def _gathered_in_parts(*_args: Any, out: Sequence[torch.Tensor], **_kwargs: Any) -> _Said:
-    return [(tensor, "gathered parameters") for tensor in out]
+    return [(tensor, Category.GATHERED_PARAMETERS) for tensor in out]
 
 
 def _chunks(tensors: Sequence[torch.Tensor], *_args: Any, **_kwargs: Any) -> _Said:
-    return [(tensor, "gradients") for tensor in tensors]
+    return [(tensor, Category.GRADIENTS) for tensor in tensors]
 
 
 def _gathered(output_tensor: torch.Tensor, *_args: Any, **_kwargs: Any) -> _Said:
-    return [(output_tensor, "gathered parameters")]
+    return [(output_tensor, Category.GATHERED_PARAMETERS)]
 
 
 def _scattered(output: torch.Tensor, input: torch.Tensor, *_args: Any, **_kwargs: Any) -> _Said:
-    return [(input, "gradient buckets"), (output, "gradients")]
+    return [(input, Category.GRADIENT_BUCKETS), (output, Category.GRADIENTS)]
 
 
 def _summed(tensor: torch.Tensor, *_args: Any, **_kwargs: Any) -> _Said:
     """During backward it is gradients that are summed."""
-    return [(tensor, "gradient buckets")] if torch._C._current_graph_task_id() != -1 else []
+    return [(tensor, Category.GRADIENT_BUCKETS)] if torch._C._current_graph_task_id() != -1 else []
 
 
 def _see_resized_storages() -> Undo:

@@ -42,6 +42,7 @@ class LiveGPU:
     With `traced=False` there is no trace.
 
     Raises: RuntimeError if PyTorch sees no GPU here, or not that one; ValueError for a device of another kind.
+    Example: with LiveGPU() as gpu: print(gpu.memory_allocated())
     """
 
     origin = "measured"

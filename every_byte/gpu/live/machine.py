@@ -55,8 +55,8 @@ def _other_rules() -> str:
     if torch.version.hip is None:
         return ""
     return (
-        "This is an AMD GPU under ROCm: what it measures is its own, and the simulated GPU, which follows the rules of "
-        "NVIDIA's, is not set beside it."
+        "This is an AMD GPU under ROCm. What it measures is its own: the simulated GPU follows the rules of NVIDIA's, "
+        "so it is not compared."
     )
 
 

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 from every_byte.ledger.attribution import Owners, Role
 from every_byte.ledger.events import Event
+from every_byte.palette import Category
 
 from .history import History
 from .memory import LiveMemory
@@ -48,7 +49,7 @@ def _name_starts(owners: Owners, memory: LiveMemory, history: History, numbers: 
         if number is not None and number not in owners.roles:
             is_last = number == history.n_before + n_allocations - 1
             made_now = is_last and history.makers[number].operation == "aten::ones_like"
-            owners.add(number, Role("temporaries" if made_now else "gradients"))
+            owners.add(number, Role(Category.TEMPORARIES if made_now else Category.GRADIENTS))
 
 
 def _name_copies(owners: Owners, memory: LiveMemory, history: History, numbers: list[int | None]) -> None:
@@ -58,7 +59,7 @@ def _name_copies(owners: Owners, memory: LiveMemory, history: History, numbers: 
         if number is None or parameter is None:
             continue
         if history.makers[number].is_cast and (role := owners.role(parameter)):
-            owners.add(number, Role("autocast copies", *role[1:]))
+            owners.add(number, Role(Category.AUTOCAST_COPIES, *role[1:]))
 
 
 def _name_unseen_copies(owners: Owners, memory: LiveMemory, history: History) -> None:
@@ -84,7 +85,7 @@ def _name_unseen_copies(owners: Owners, memory: LiveMemory, history: History) ->
             if (parameter, change) not in done:
                 done.add((parameter, change))
                 owners.tensors.setdefault(number, (owners.tensors[parameter][0], None))
-                owners.add(number, Role("autocast copies", *role[1:]))
+                owners.add(number, Role(Category.AUTOCAST_COPIES, *role[1:]))
                 break
 
 

@@ -159,8 +159,8 @@ _MOST_TRIES = 100
 def _never_at_rest(device: torch.device) -> RuntimeError:
     names = ", ".join(thread.name for thread in threading.enumerate() if thread is not threading.current_thread())
     return RuntimeError(
-        f"a look at {device} needs an instant at which nobody allocates or frees: in {_MOST_TRIES} tries there was "
-        f"none; let the other threads rest meanwhile: {names or 'none of them is Python'}."
+        f"a look at {device} needs an instant at which no thread allocates or frees: in {_MOST_TRIES} tries there was "
+        f"none; pause the other threads meanwhile: {names or 'none of them is Python'}."
     )
 
 

@@ -11,6 +11,7 @@ import torch
 
 from every_byte.ledger.attribution import Attribution, Owners
 from every_byte.ledger.events import Event
+from every_byte.ledger.notes import Notes
 from every_byte.ledger.roots import Roots
 from every_byte.ledger.trace import Trace
 
@@ -56,8 +57,7 @@ class LiveTrace(Trace):
     def __init__(self, gpu: str, device: torch.device, *, recording: Source, start: Counters) -> None:
         self.origin, self.gpu, self.torch_version = "measured", gpu, torch.__version__
         self.phase, self.look = "", None
-        self.unmodelled, self.values_read, self.files_of_zeros, self.snapshots_beside = {}, {}, {}, {}
-        self.unfused, self.operators, self.refused = {}, {}, {}
+        self.notes = Notes()
         self._recording = recording
         self._read: _Read | None = None
         self._owners: tuple[tuple[object, ...], Owners] | None = None
@@ -66,7 +66,7 @@ class LiveTrace(Trace):
 
     def __reduce__(self) -> tuple[Callable[..., Trace], tuple[Any, ...]]:
         fields: tuple[Any, ...]
-        fields = self.origin, self.gpu, self.torch_version, self.events, self.phase, self.owners, {}, None, self.n_found
+        fields = self.origin, self.gpu, self.torch_version, self.events, self.phase, self.owners, None, self.n_found
         return partial(Trace, emptied=self.emptied), fields
 
     @property

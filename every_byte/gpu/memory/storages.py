@@ -17,6 +17,7 @@ from every_byte.ledger.attribution import Role
 from every_byte.ledger.deep_graphs import let_go, run_of, running_node
 from every_byte.ledger.events import NO_ALLOCATION, Event
 from every_byte.ledger.trace import Trace
+from every_byte.palette import Category
 
 from .allocator import CachingAllocator
 from .as_cuda import AsCuda
@@ -54,9 +55,9 @@ class Memory:
         self._unread = None if as_cuda is None else as_cuda.environment
         self.owners, self.labels, self.streams = self.trace.owners, Labels(self.trace), Streams()
         self.owners.observed, self.owners.roots = True, self.labels.modules.roots
-        self.operation, self._next_number, self.running, self.running_from = "", 0, (-1, 0, 0, ""), 0
+        self.operation, self._lock, self.running = "", threading.Lock(), (-1, 0, 0, "")
+        self._next_number = self.running_from = 0
         self.turn: threading.RLock | None = None  # whose it is, where several threads run on this GPU
-        self._lock = threading.Lock()
         self._waiting: deque[tuple[Block, int]] = deque()
 
     def _begin(self, settings: Environment) -> None:
@@ -77,7 +78,7 @@ class Memory:
         """Begin with what another allocator holds, as a snapshot tells it; whom it serves is not known."""
         allocated_bytes = requested_bytes = 0
         for number, block in enumerate(self.allocator.adopt(segments)):
-            event = self._allocation(block.requested_bytes, number, block, "unattributed")
+            event = self._allocation(block.requested_bytes, number, block, Category.UNATTRIBUTED)
             event.allocated_bytes = allocated_bytes = allocated_bytes + block.size_bytes
             event.requested_bytes = requested_bytes = requested_bytes + block.requested_bytes
             event.stream = block.stream
@@ -88,8 +89,7 @@ class Memory:
     def allocate(self, n_bytes: int, name: str = "") -> tuple[Block, int]:
         """A block of at least `n_bytes`, and the number of the allocation; what no tensor will hold needs a name."""
         let_go()
-        if self._unread is not None:
-            self.read_environment()
+        self.read_environment()
         failure: RuntimeError | None = None
         with self._lock:
             try:
@@ -277,8 +277,8 @@ class Memory:
     def note_start(self, number: int) -> None:
         """The gradient that a backward starts from: a given one, or the 1 that PyTorch has just made for a number."""
         last = next((e for e in reversed(self.trace.events) if e.action == "alloc"), None)
-        made_now = last is not None and number == last.allocation and last.operation == "aten::ones_like"
-        self.owners.add(number, Role("temporaries" if made_now else "gradients"))
+        is_made = last is not None and number == last.allocation and last.operation == "aten::ones_like"
+        self.owners.add(number, Role(Category.TEMPORARIES if is_made else Category.GRADIENTS))
 
     def note_computed(self, tensor: torch.Tensor, numbers: list[int]) -> None:
         """Of a tensor that a graph has computed and keeps nothing more is asked here."""

@@ -12,13 +12,15 @@ from typing import Protocol
 
 import torch
 
+from every_byte.palette import Category
+
 from .attachment import this_thread
 from .blocks import Block
 from .environment import Environment
 from .specs import GPUSpec
 from .streams import Streams
 
-WORKSPACE = "cuBLAS workspace"
+WORKSPACE = Category.CUBLAS_WORKSPACE
 """The name of its allocations in a trace."""
 _DEFAULT_LT_KIB = 1024
 _LARGEST_SIZE = (1 << 64) - 1

@@ -14,7 +14,7 @@ from every_byte.ledger.attribution import NEVER, GraphNode, Kept, Owners
 from every_byte.ledger.deep_graphs import ACCUMULATORS, looked_at, number_of
 from every_byte.ledger.roots import ModulePath, root_of
 from every_byte.ledger.saved_tensors import node_name, raw_slots
-from every_byte.palette import STATE
+from every_byte.palette import STATE, Category
 
 from . import checkpoints
 
@@ -171,7 +171,7 @@ class GraphWalk:
     def _is_gathered(self, allocation: int) -> bool:
         """Whether FSDP2 may take it from under the node that keeps it, and bring it back for backward."""
         role = self._owners.role(allocation)
-        return role is not None and role.category == "gathered parameters"
+        return role is not None and role.category == Category.GATHERED_PARAMETERS
 
     def _note_placeholder(
         self, node: GraphNode, slot: str, placeholder: object, frame: checkpoints.Frame | None

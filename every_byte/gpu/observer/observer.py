@@ -24,12 +24,15 @@ from every_byte.gpu.memory.contents import (
 )
 from every_byte.ledger.attribution import GraphNode, Pass, Role
 from every_byte.ledger.roots import ModulePath, plain_path
+from every_byte.palette import Category
 
 from . import registrations
 from .checkpoints import Frame
 from .graph_walk import GraphWalk, last_of
 from .observed import Observed, at_one_instant
 from .spans import Spans
+
+_OF_A_MODEL = (Category.PARAMETERS, Category.BUFFERS)
 
 
 class Observer:
@@ -87,7 +90,7 @@ class Observer:
 
     def _note_model(self, root: nn.Module) -> None:
         roots = self.owners.roots
-        for category, members in (("parameters", root.named_parameters()), ("buffers", root.named_buffers())):
+        for category, members in zip(_OF_A_MODEL, (root.named_parameters(), root.named_buffers()), strict=True):
             for path, tensor in members:
                 for number in self.numbers_of(tensor):
                     module, name = split(plain_path(path))
@@ -103,7 +106,7 @@ class Observer:
         if tensor.grad_fn is None:
             for number in self.numbers_of(tensor):
                 if number not in self.owners.roles:
-                    self.owners.add(number, Role("inputs"))
+                    self.owners.add(number, Role(Category.INPUTS))
 
     # forward
 
@@ -138,7 +141,7 @@ class Observer:
         for tensor in tensors_in(arguments):
             self._note_input(tensor)
         for tensor in outputs:
-            self.note(tensor, "outputs")
+            self.note(tensor, Category.OUTPUTS)
         for leaf in self.graph.read_new(nodes_of([x for x in outputs if self.memory.concerns(x)])):
             self._note_leaf(leaf)
 
@@ -154,7 +157,7 @@ class Observer:
         with self.memory.at_one_instant():
             span = self._spans.begin("backward")
             for tensor in outputs:
-                self.note(tensor, "outputs")
+                self.note(tensor, Category.OUTPUTS)
             for tensor in tensors_in(gradients):
                 self._note_start(tensor)
             nodes, leaves = self._walk(begins)
@@ -192,7 +195,7 @@ class Observer:
         """What `torch.autograd.grad` returns."""
         for gradient, x in zip(in_order(gradients), in_order(inputs), strict=False):
             if isinstance(gradient, torch.Tensor):
-                self.note(gradient, "gradients", *self._known_as(x)[1:])
+                self.note(gradient, Category.GRADIENTS, *self._known_as(x)[1:])
 
     def _walk(self, roots: Iterable[Root]) -> tuple[list[GraphNode], list[torch.Tensor]]:
         concerned = [root for root in roots if isinstance(root, GradientEdge) or self.memory.concerns(root)]
@@ -210,11 +213,12 @@ class Observer:
     def _note_leaf(self, leaf: torch.Tensor) -> None:
         for number in self.numbers_of(leaf):
             if number not in self.owners.roles:
-                self.owners.add(number, Role("parameters" if isinstance(leaf, nn.Parameter) else "inputs"))
+                category = Category.PARAMETERS if isinstance(leaf, nn.Parameter) else Category.INPUTS
+                self.owners.add(number, Role(category))
 
     def _note_gradient(self, leaf: torch.Tensor) -> None:
         if leaf.grad is not None:
-            self.note(leaf.grad, "gradients", *self._known_as(leaf)[1:])
+            self.note(leaf.grad, Category.GRADIENTS, *self._known_as(leaf)[1:])
 
     # step
 
@@ -224,8 +228,8 @@ class Observer:
             return
         self._steps.append(self._spans.begin("step"))
         for parameter in parameters_of(optimizer):
-            if self._known_as(parameter).category not in ("parameters", "buffers"):
-                self.note(parameter, "parameters")
+            if self._known_as(parameter).category not in _OF_A_MODEL:
+                self.note(parameter, Category.PARAMETERS)
             self._note_gradient(parameter)
 
     @at_one_instant
@@ -241,7 +245,7 @@ class Observer:
             _, module, name = self._known_as(parameter)
             for key, value in states.get(parameter, {}).items():
                 for tensor in tensors_in(value):
-                    self.note(tensor, "optimizer state", module, f"{name}.{key}" if name else str(key))
+                    self.note(tensor, Category.OPTIMIZER_STATE, module, f"{name}.{key}" if name else str(key))
 
     # on demand
 
@@ -283,7 +287,7 @@ class Observer:
         role = self.owners.role(number)
         if role is None:
             return number in self.owners.kept or number not in self.owners.tensors
-        return bool(role.name) or role.category not in ("parameters", "buffers")  # their names may be missing
+        return bool(role.name) or role.category not in _OF_A_MODEL  # their names may be missing
 
     def _all_there_is(self) -> tuple[list[nn.Module], list[torch.Tensor], list[Optimizer]]:
         """The outermost modules of the process, the tensors here, and the optimizers; none where there is no tensor."""

@@ -247,7 +247,7 @@ def _multinomial(x: Tensor, n: int, replacement: bool = False, *, generator: tor
         cuda/MultinomialKernel.cu.
     """
     if not x.dtype.is_floating_point:
-        raise RuntimeError(f"multinomial wants probabilities of a floating type: got {x.dtype}; try x.float().")
+        raise RuntimeError(f"multinomial needs probabilities of a floating type: got {x.dtype}; try x.float().")
     rules = attached()[-1].memory.spec.rules
     drawn = x.new_empty(0, dtype=torch.int64).resize_((*x.shape[:-1], n))
     if replacement and n > 1:

@@ -68,7 +68,7 @@ _PROMOTE = frozenset("add sub mul div".split())  # take operands of two types
 def refuse_integers(x: Tensor, name: str) -> None:
     """What CUDA has for floating point alone, meta tensors may have for integers too. Raises: NotImplementedError."""
     if not (x.dtype.is_floating_point or x.dtype.is_complex):
-        raise NotImplementedError(f"CUDA's {name} wants floating point: got {x.dtype}; try x.float().")
+        raise NotImplementedError(f"CUDA's {name} needs floating point: got {x.dtype}; try x.float().")
 
 
 def _kernel(func: OpOverload, dtype: torch.dtype | None = None) -> Callable[..., Tensor]:
@@ -144,7 +144,7 @@ def _lerp_(x: Tensor, end: Tensor, weight: Tensor | Number) -> Tensor:
     """The tensor itself; PyTorch's own way on meta would select elements."""
     shapes = (y.shape for y in (x, end, weight) if isinstance(y, Tensor))
     if broadcast_shape(*shapes) != x.shape or end.dtype != x.dtype:
-        raise RuntimeError(f"lerp_ wants what fits {tuple(x.shape)} of {x.dtype}: got {tuple(end.shape)}, {end.dtype}.")
+        raise RuntimeError(f"lerp_ needs what fits {tuple(x.shape)} of {x.dtype}: got {tuple(end.shape)}, {end.dtype}.")
     return x
 
 

@@ -16,6 +16,7 @@ from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from every_byte.gpu.known.noting import bring
 from every_byte.gpu.memory.records import RECORDS
 from every_byte.ledger.attribution import Role
+from every_byte.palette import Category
 
 from .registry import Call, allocates, returns
 
@@ -62,7 +63,7 @@ def _without_tensors(tensors: object, *rest: Any) -> torch.ScriptObject:
 def gathered(call: Call) -> None:
     """What is gathered into one tensor and is no activation is FSDP's: parameters."""
     output, source = call.args[:2]
-    note(call, output, "gathered parameters")
+    note(call, output, Category.GATHERED_PARAMETERS)
     if RECORDS[source.untyped_storage()._cdata].content is None:
         RECORDS[output.untyped_storage()._cdata].content = None
         return
@@ -73,8 +74,8 @@ def gathered(call: Call) -> None:
 @allocates(c10d._reduce_scatter_base_.default)
 def scattered(call: Call) -> None:
     """What is summed and scattered is gradients, and so is what comes of them."""
-    note(call, call.args[1], "gradient buckets")
-    note(call, call.args[0], "gradients")
+    note(call, call.args[1], Category.GRADIENT_BUCKETS)
+    note(call, call.args[0], Category.GRADIENTS)
 
 
 @allocates(c10d.allreduce_.default, c10d.allreduce_coalesced_.default)
@@ -82,7 +83,7 @@ def summed(call: Call) -> None:
     """During backward it is gradients that are summed."""
     if torch._C._current_graph_task_id() != -1:
         for tensor in call.args[0]:
-            note(call, tensor, "gradient buckets")
+            note(call, tensor, Category.GRADIENT_BUCKETS)
 
 
 @allocates(
@@ -98,14 +99,14 @@ def sent(call: Call) -> None:
 def gathered_together(call: Call) -> None:
     """As one by one."""
     for tensor in call.args[0]:
-        note(call, tensor, "gathered parameters")
+        note(call, tensor, Category.GATHERED_PARAMETERS)
 
 
 @allocates(c10d.reduce_scatter_.default, c10d.reduce_scatter_tensor_coalesced_.default)
 def scattered_together(call: Call) -> None:
     """As one by one."""
     for tensor in call.args[0]:
-        note(call, tensor, "gradients")
+        note(call, tensor, Category.GRADIENTS)
 
 
 @allocates(c10d.allgather_.default)

@@ -54,13 +54,13 @@ def _refuse(
     """Raises: RuntimeError as CUDA does, before anything is allocated."""
     for x in (left, right):
         if x.dtype not in TYPES or x.dim() not in (2, 3):
-            raise RuntimeError(f"grouped_mm wants 2 or 3 dimensions of {TYPES}: got {x.dtype} of {tuple(x.shape)}.")
+            raise RuntimeError(f"grouped_mm needs 2 or 3 dimensions of {TYPES}: got {x.dtype} of {tuple(x.shape)}.")
     if (left.dim() == 3 or right.dim() == 3) and left.shape[-1] != right.shape[-2]:
         raise RuntimeError(f"the factors of grouped_mm must fit: got {tuple(left.shape)} and {tuple(right.shape)}.")
     for x in (left, right):
         _refuse_strides(x)
     if (offs is None) != (left.dim() == right.dim() == 3):
-        raise RuntimeError("grouped_mm wants offs if one of its factors has 2 dimensions, and only then.")
+        raise RuntimeError("grouped_mm needs offs if one of its factors has 2 dimensions, and only then.")
     if offs is not None and (offs.dim() != 1 or offs.dtype != torch.int32):
         raise RuntimeError(f"offs of grouped_mm must be a list of int32: got {offs.dtype} of {tuple(offs.shape)}.")
     if bias is not None or out_dtype not in (None, left.dtype):

@@ -9,6 +9,7 @@ import torch
 from torch.distributed.fsdp._fully_shard import _fsdp_collectives  # noqa: F401  (defines the operators)
 
 from every_byte.gpu.memory.modes import attached
+from every_byte.palette import Category
 
 from .exchanges import note
 from .launch.tensor_iterator import is_dense
@@ -31,7 +32,7 @@ def split_copy(call: Call) -> None:
     source, sizes = call.args[:2]
     dim, outputs = call.argument(2, "dim", 0), call.kwargs["out"]
     for tensor in outputs if call.func is fsdp.split_with_sizes_copy.default else ():
-        note(call, tensor, "gathered parameters")
+        note(call, tensor, Category.GATHERED_PARAMETERS)
     if not all(tensor.is_contiguous() and tensor.dtype == source.dtype for tensor in (source, *outputs)):
         return
     dim %= source.dim()
@@ -52,7 +53,7 @@ def concatenate_chunks(call: Call) -> None:
     tensors, dim, n_chunks = call.args[:3]
     out = call.argument(3, "out")
     for tensor in tensors if call.func is fsdp.chunk_cat.default else ():
-        note(call, tensor, "gradients")
+        note(call, tensor, Category.GRADIENTS)
     converts = tensors[0].dtype != out.dtype
     if not all(map(is_dense, tensors)) or converts and (tensors[0].dtype, out.dtype) != (torch.bfloat16, torch.float32):
         attached()[-1].not_modelled(f"{call.func.name()} from {tensors[0].dtype} to {out.dtype}")

@@ -22,7 +22,7 @@ def note_the_use(call: Call) -> None:
     tensor, stream = call.args
     if stream.device.type != "meta" or stream.stream_id > call.memory.streams.n_made:
         raise RuntimeError(
-            f"record_stream wants a stream of the tensor's own GPU, {call.memory.spec.name}: got {stream}; make it "
+            f"record_stream needs a stream of the tensor's own GPU, {call.memory.spec.name}: got {stream}; make it "
             "there, by gpu.Stream()."
         )
     call.memory.record_stream(tensor, stream.stream_id)

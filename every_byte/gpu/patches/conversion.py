@@ -88,7 +88,7 @@ def _may_cross(tensor: torch.Tensor) -> None:
         )
     if tensor.grad is not None:
         raise RuntimeError(
-            f"a tensor whose data crosses to or from the GPU must have no gradient that would stay behind: one of "
+            f"a tensor whose data crosses to or from the GPU must have no gradient that would not come along: one of "
             f"shape {tuple(tensor.shape)} has one; use module.to(gpu.device), or set its grad to None first."
         )
 

@@ -34,7 +34,7 @@ def _headline(report: Run, where: str) -> str:
         return f"Simulated {rules}."
     until = " up to the error" if report.ended_early else ""
     only = ""
-    if report.trace.values_read:
+    if report.trace.notes.values_read:
         only = f", for a program whose allocations do not depend on the values named {where}"
     if not len(evidence):
         return f"Simulated, to the byte{until} {rules}{only}: no operator ran."
@@ -111,4 +111,4 @@ def places(found: Iterable[Place], evidence: Evidence) -> str:
 def _nccl(report: Run) -> str:
     """That the memory of collectives is not in the figures of one rank of several."""
     is_one_of_several = report.rank and report.rank[1] > 1
-    return " NCCL's own memory lies outside of PyTorch's allocator, and is not counted." if is_one_of_several else ""
+    return " NCCL's own memory is outside of PyTorch's allocator, and is not counted." if is_one_of_several else ""

@@ -124,7 +124,7 @@ def unfused(report: Run, in_head: bool) -> list[str]:
     if in_head != report.ran_out:
         return []
     kinds: dict[tuple[Any, ...], list[PlainAttention]] = {}
-    for one in sorted(report.trace.unfused, key=lambda one: (-one.n_bytes, not one.is_kept)):
+    for one in sorted(report.trace.notes.unfused, key=lambda one: (-one.n_bytes, not one.is_kept)):
         if one.n_bytes * _SMALL >= report.peak.allocated_bytes:
             kinds.setdefault(one.kind, []).append(one)
     return [_plain_attention(largest, len(smaller)) for largest, *smaller in list(kinds.values())[:_MOST_UNFUSED]]

@@ -74,12 +74,12 @@ def figures(report: Run) -> dict[str, Any]:
         "fits": None if report.is_empty or report.survived else _fits(report.fits),
         "n_survived": len(report.survived),
         "out_of_memory": report.shortage and _refusal(report.shortage),
-        "unfused": [asdict(one) for one in report.trace.unfused],
+        "unfused": [asdict(one) for one in report.trace.notes.unfused],
         "level": None if report.origin == "measured" else report.level,
         "evidence": None if report.origin == "measured" else report.evidence.to_json(),
-        "unmodelled": list(report.trace.unmodelled),
-        "values_read": list(report.trace.values_read),
-        "refused": list(report.trace.refused),
+        "unmodelled": list(report.trace.notes.unmodelled),
+        "values_read": list(report.trace.notes.values_read),
+        "refused": list(report.trace.notes.refused),
         "notes": [asdict(note) for note in report.notes],
     }
 

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from html import escape
 
 from every_byte.report.run import Run
-from every_byte.tables import html_table
+from every_byte.tables import Table
 
 from . import facts, text
+from .steps import steps_table
 
 
 def html_of(report: Run) -> str:
@@ -26,11 +27,11 @@ def _tables(report: Run) -> Iterator[str]:
     if report.holds_something:
         ledger = report.account
         title = "When memory ran out" if report.ran_out else f"At the peak, {report.peak_place.when}"
-        yield html_table(title, *text.categories(ledger), numbers=4)
-        yield html_table("", *text.parts(report, ledger, _whole), numbers=4)
-        yield html_table("", *text.largest(ledger, _whole), numbers=2)
+        yield Table(title, *text.categories(ledger), numbers=4).html()
+        yield Table("", *text.parts(report, ledger, _whole), numbers=4).html()
+        yield Table("", *text.largest(ledger, _whole), numbers=2).html()
     if report.steps:
-        yield html_table("Each step, bytes", text.STEP_HEAD, text.some_steps(report), numbers=4)
+        yield steps_table("Each step, bytes", report.steps, report.peak_place.step).html()
         yield _sentences(facts.turns(report))
     yield _sentences(*facts.fits(report))
 

@@ -10,9 +10,8 @@ from every_byte.units import exact
 
 from . import exactness, facts, gpus
 from .markup import Html, element, joined, n_bytes, sentences, swatch, table
+from .steps import steps_on_a_page
 from .verdict import verdict, when
-
-MOST_STEPS = 60
 
 
 def sections(report: Run, names: Sequence[str]) -> Iterator[Html]:
@@ -27,7 +26,8 @@ def sections(report: Run, names: Sequence[str]) -> Iterator[Html]:
             account = _account(report, names)
             yield from (account, *shortage, run) if report.ran_out else (run, account, *shortage)
         if report.steps:
-            yield _section("steps", "Step by step", _steps(report), sentences(facts.turns(report)))
+            steps = steps_on_a_page("Bytes of each step", report.steps, report.peak_place.step)
+            yield _section("steps", "Step by step", steps, sentences(facts.turns(report)))
         yield _section("gpus", "Where it fits", *_gpus(report))
     yield _section("known", "How exact this is", *_known(report))
     yield _section("made", "How this was made", *_made(report))
@@ -110,23 +110,6 @@ def _account(report: Run, names: Sequence[str]) -> Html:
         element("h3", "By module"),
         _for_script("tree"),
     )
-
-
-def _steps(report: Run) -> Html:
-    steps = report.steps
-    shown = [*steps[: MOST_STEPS // 2], *steps[-(MOST_STEPS // 2) :]] if len(steps) > MOST_STEPS else list(steps)
-    rows = [
-        [
-            str(step.number) + (" (the peak)" if step.number == report.peak_place.step else ""),
-            n_bytes(step.allocated_bytes), n_bytes(step.max_allocated_bytes),
-            n_bytes(step.reserved_bytes), n_bytes(step.max_reserved_bytes),
-        ]
-        for step in shown
-    ]  # fmt: skip
-    n = len(steps) - len(shown)
-    left_out = f"; {n:,d} in the middle {'is' if n == 1 else 'are'} left out" if n else ""
-    head = ["step", "allocated at its end", "at most within it", "reserved at its end", "at most within it "]
-    return table(f"Bytes of each step{left_out}", head, rows, numbers=4)
 
 
 def _gpus(report: Run) -> Iterator[Html]:

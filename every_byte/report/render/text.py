@@ -8,16 +8,16 @@ from every_byte.ledger.ledger import Ledger
 from every_byte.report.modules import largest_parts
 from every_byte.report.owners import owners_of
 from every_byte.report.run import Run
-from every_byte.report.steps import Step
-from every_byte.tables import text_table
+from every_byte.tables import Table
 from every_byte.units import short
 
 from . import exactness, facts
+from .steps import steps_table
 from .verdict import verdict
 
 WIDTH = 100
 _FACTS = 18  # the column in which facts begin
-MOST_PARTS, MOST_PARTS_OF_SEVERAL, MOST_OWNERS, MOST_STEPS, MOST_NOTES = 7, 10, 8, 5, 5
+MOST_PARTS, MOST_PARTS_OF_SEVERAL, MOST_OWNERS, MOST_NOTES = 7, 10, 8, 5
 
 
 def text_of(report: Run) -> str:
@@ -43,11 +43,12 @@ def _tables(report: Run) -> Iterable[list[str]]:
     if report.holds_something:
         ledger = report.account
         title = "When memory ran out:" if report.ran_out else f"At the peak, {report.peak_place.when}:"
-        yield text_table(title, *categories(ledger), numbers=4).splitlines()
-        yield text_table("", *parts(report, ledger, _tail if has_one_model(report) else _ends), numbers=4).splitlines()
-        yield _fitting(*largest(ledger, _tail if has_one_model(report) else _ends))
+        yield Table(title, *categories(ledger), numbers=4).text().splitlines()
+        cut = _tail if has_one_model(report) else _ends
+        yield Table("", *parts(report, ledger, cut), numbers=4).text().splitlines()
+        yield _fitting(*largest(ledger, cut))
     if report.steps:
-        table = text_table("Each step, bytes:", STEP_HEAD, some_steps(report), numbers=4).splitlines()
+        table = steps_table("Each step, bytes:", report.steps, report.peak_place.step).text().splitlines()
         yield table + (_wrapped(facts.turns(report)) if facts.turns(report) else [])
     yield [part for line in facts.fits(report) for part in _wrapped(line)]
 
@@ -83,12 +84,12 @@ def has_one_model(report: Run) -> bool:
 
 def _fitting(head: list[str], rows: list[list[str]]) -> list[str]:
     """A table of owners in `WIDTH` columns: what each is gives way."""
-    lines = text_table("", head, rows, numbers=2).splitlines()
+    lines = Table("", head, rows, numbers=2).text().splitlines()
     too_much = max(map(len, lines)) - WIDTH
     if too_much <= 0:
         return lines
     room = max(map(len, (row[2] for row in rows))) - too_much
-    return text_table("", head, [[*row[:2], _start(row[2], room), *row[3:]] for row in rows], numbers=2).splitlines()
+    return Table("", head, [[*row[:2], _start(row[2], room), *row[3:]] for row in rows], numbers=2).text().splitlines()
 
 
 def categories(ledger: Ledger) -> tuple[list[str], list[list[str]]]:
@@ -102,31 +103,6 @@ def categories(ledger: Ledger) -> tuple[list[str], list[list[str]]]:
     ]  # fmt: skip
     total = ["total", f"{len(ledger):,d}", f"{ledger.requested_bytes:,d}", f"{whole:,d}", ""]
     return head, [*rows, total]
-
-
-STEP_HEAD = ["step", "allocated at its end", "at most within it", "reserved at its end", "at most within it"]
-
-
-def step_cells(step: Step) -> list[str]:
-    """A step as a row of a table."""
-    numbers = step.allocated_bytes, step.max_allocated_bytes, step.reserved_bytes, step.max_reserved_bytes
-    return [str(step.number), *(f"{n_bytes:,d}" for n_bytes in numbers)]
-
-
-def some_steps(report: Run) -> list[list[str]]:
-    """The steps; of many the first ones and the last, and that of the peak."""
-    steps = report.steps
-    if len(steps) <= MOST_STEPS:
-        return [step_cells(step) for step in steps]
-    shown = {0, 1, len(steps) - 2, len(steps) - 1}
-    shown |= {i for i, step in enumerate(steps) if step.number == report.peak_place.step}
-    rows, before = [], -1
-    for i in sorted(shown):
-        if i > before + 1:
-            rows.append(["…", "", "", "", ""])
-        rows.append(step_cells(steps[i]))
-        before = i
-    return rows
 
 
 def last_lines(report: Run) -> list[str]:

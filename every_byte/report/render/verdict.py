@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from every_byte.ledger.ledger import Ledger
 from every_byte.ledger.running import running
+from every_byte.palette import Category
 from every_byte.report.fits import Verdict, settings_of
 from every_byte.report.notes import not_counted
 from every_byte.report.place import Place
@@ -25,7 +26,7 @@ NOTHING = (
 
 
 @dataclass(frozen=True)
-class Said:
+class VerdictText:
     """A verdict: whether it is good (None: there is none), a headline without a stop, and sentences."""
 
     is_good: bool | None
@@ -33,7 +34,7 @@ class Said:
     reasons: tuple[str, ...] = ()
 
 
-def verdict(report: Run) -> Said:
+def verdict(report: Run) -> VerdictText:
     """Whether it fits where it ran, and with how much to spare."""
     if report.is_empty:
         return _of_nothing(report)
@@ -42,30 +43,30 @@ def verdict(report: Run) -> Said:
     if report.origin == "measured":
         spare = report.room_bytes - report.peak_reserved_bytes
         reasons = *survived(report), *grows(report)
-        return Said(
+        return VerdictText(
             None if report.growth else True, f"It ran on {report.gpu}: {exact(spare)} were never reserved", reasons
         )
     if report.exit_code and not report.steps:
         spare = report.fits.own.room_bytes - report.peak_reserved_bytes
         reason = f"PyTorch reserved {exact(report.peak_reserved_bytes)} until then, and {exact(spare)} were left."
         headline = f"It ended on {report.gpu} before its first step was done"
-        return Said(None, headline, (*survived(report), reason))
+        return VerdictText(None, headline, (*survived(report), reason))
     own = report.fits.own
     if not own.fits:
         reasons = *survived(report), _cut_up(own), *grows(report), *_not_run(report)
-        return Said(False, f"It ran on {report.gpu}, but does not fit for long", reasons)
+        return VerdictText(False, f"It ran on {report.gpu}, but does not fit for long", reasons)
     return _that_fits(report, own)
 
 
-def _of_nothing(report: Run) -> Said:
+def _of_nothing(report: Run) -> VerdictText:
     if not report.exit_code:
-        return Said(None, f"Nothing was allocated on {report.gpu}", (NOTHING,))
+        return VerdictText(None, f"Nothing was allocated on {report.gpu}", (NOTHING,))
     by = facts.ended(report).removeprefix(": ").strip()
     reason = f"What ended it: {by}. What it would have taken is not known."
-    return Said(None, f"It ended before anything was allocated on {report.gpu}", (reason,))
+    return VerdictText(None, f"It ended before anything was allocated on {report.gpu}", (reason,))
 
 
-def _that_fits(report: Run, own: Verdict) -> Said:
+def _that_fits(report: Run, own: Verdict) -> VerdictText:
     needed = max(own.needed_bytes, report.peak_reserved_bytes)
     more = f", and with more steps {exact(needed)}" if needed > report.peak_reserved_bytes else ""
     reserved = f"PyTorch reserved {exact(report.peak_reserved_bytes)} at most{more}"
@@ -79,7 +80,7 @@ def _that_fits(report: Run, own: Verdict) -> Said:
     else:
         headline = f"Fits on {report.gpu}: {spare}{beside}"
     earlier, after = (*survived(report), *grows(report)), (*filter(None, [own.doubt.sentence]), *_not_run(report))
-    return Said(None if report.growth else True, headline, (*earlier, *reasons, *after))
+    return VerdictText(None if report.growth else True, headline, (*earlier, *reasons, *after))
 
 
 def grows(report: Run) -> tuple[str, ...]:
@@ -121,7 +122,7 @@ def survived(report: Run) -> tuple[str, ...]:
     return (f"Memory ran out {times(n)}, and the program went on{went_on}:{first} {asked} ({when(place)}).",)
 
 
-def _out_of_memory(report: Run, shortage: Shortage) -> Said:
+def _out_of_memory(report: Run, shortage: Shortage) -> VerdictText:
     own = report.fits.own
     asked = f"{shortage.place.operation or 'An allocation'} asked for {exact(shortage.asked_bytes)}"
     where = f" in {shortage.place.module}" if shortage.place.module else ""
@@ -129,7 +130,7 @@ def _out_of_memory(report: Run, shortage: Shortage) -> Said:
     largest = f", in one piece no more than {exact(pieces[0])}" if pieces else ""
     reasons = [
         f"{asked}{where}. {exact(shortage.driver_bytes)} were left to the driver, and {exact(shortage.cached_bytes)} "
-        f"lay free in segments{largest}.",
+        f"were free in segments{largest}.",
         f"It had {exact(shortage.allocated_bytes)} in use. Up to this request it needs at least "
         f"{exact(own.in_use_bytes)} at once, without slack, and {exact(own.needed_bytes)} of segments where "
         f"there is room for all; here there are {exact(shortage.room_bytes)}.",
@@ -143,7 +144,7 @@ def _out_of_memory(report: Run, shortage: Shortage) -> Said:
         reasons.append(f"{sentence} {_NOT_ALL}")
     earlier = f"{before[0][:-1]}; then it ran out for good." if (before := survived(report)) else ""
     reasons += [*filter(None, [earlier]), *grows(report)]
-    return Said(False, f"Out of memory on {report.gpu}: {when(shortage.place)}", tuple(reasons))
+    return VerdictText(False, f"Out of memory on {report.gpu}: {when(shortage.place)}", tuple(reasons))
 
 
 def _as_the_first_step(report: Run, shortage: Shortage) -> str:
@@ -159,7 +160,7 @@ def _as_the_first_step(report: Run, shortage: Shortage) -> str:
         if event.phase in ("backward", "step") and now.allocated_bytes >= most:
             most, position = now.allocated_bytes, i
     before = Ledger.at(trace, position)
-    state_bytes = shortage.ledger.parts.get("optimizer state", 0) - before.parts.get("optimizer state", 0)
+    state_bytes = shortage.ledger.parts.get(Category.OPTIMIZER_STATE, 0) - before.parts.get(Category.OPTIMIZER_STATE, 0)
     needed_bytes = most + state_bytes
     if state_bytes <= 0 or needed_bytes <= shortage.room_bytes:
         return ""

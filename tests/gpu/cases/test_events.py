@@ -43,6 +43,7 @@ def snapshot_of(events):
     return trace, positions
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("name", "card"), files_with_events())
 def test_a_history_becomes_the_events_that_are_recorded(name, card):
     recorded = load(name, card)

@@ -23,6 +23,7 @@ def qkv():
     return [torch.randn(B, heads, S, D, device="cuda", dtype=torch.bfloat16, requires_grad=True) for heads in (A, G, G)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("compiled", [None, {}, {"fullgraph": True, "dynamic": False}])
 def test_it_keeps_what_a_fused_kernel_keeps(gpu, flex, compiled):
     attend = flex.flex_attention if compiled is None else torch.compile(flex.flex_attention, **compiled)

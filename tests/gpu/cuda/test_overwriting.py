@@ -120,7 +120,7 @@ def test_weights_without_values_take_no_other_files_place_either(gpu, tmp_path):
 def test_the_trace_knows_what_was_saved_without_values(gpu, tmp_path):
     saved(tmp_path / "a.pt")
     torch.save({"step": 3}, tmp_path / "b.pt")
-    assert list(gpu.trace.files_of_zeros) == [os.path.realpath(tmp_path / "a.pt")]
+    assert list(gpu.trace.notes.files_of_zeros) == [os.path.realpath(tmp_path / "a.pt")]
 
 
 def test_when_the_gpu_is_closed_files_go_as_ever(gpu, tmp_path):

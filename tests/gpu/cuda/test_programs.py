@@ -11,16 +11,19 @@ from utils import SimulatedGPU
 TRAINING, OF_CUDA, DROPPED = recorded("training"), recorded("cuda_only"), recorded("dropped")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", TRAINING)
 def test_as_on_cuda(warm_gpu, name):
     assert ran(programs("training")[name]) == TRAINING[name]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", OF_CUDA)
 def test_as_on_cuda_alone(warm_gpu, name):
     assert ran(programs("cuda_only")[name]) == OF_CUDA[name]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", DROPPED)
 def test_after_a_program_no_more_is_held_than_on_cuda(warm_gpu, name):
     (left, took), (left_on_cuda, took_on_cuda) = ran(programs("dropped")[name]), DROPPED[name]
@@ -51,6 +54,7 @@ WITHOUT_LABELS = {"states"}  # a file has other operators make what it holds on 
 ONLY_ON_CUDA = {"scripts"}  # what torch.jit.trace checks, it does not on meta
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [name for name in TRAINING if name not in ONLY_ON_CUDA])
 def test_the_word_changes_nothing(name):
     labels = name not in WITHOUT_LABELS

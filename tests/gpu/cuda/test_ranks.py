@@ -329,5 +329,5 @@ def test_batch_norm_by_the_statistics_of_all_ranks(rank_3):
         optimizer.zero_grad()
         ends.append(torch.cuda.memory_allocated())
     assert ends[1] == ends[2]
-    assert not [name for name in rank_3.trace.unmodelled if "onvolution" not in name]
+    assert not [name for name in rank_3.trace.notes.unmodelled if "onvolution" not in name]
     assert not rank_3.values_read

@@ -19,6 +19,7 @@ def header_of(path) -> tuple[dict, int]:
     return json.loads(data[8 : 8 + n]), 8 + n
 
 
+@pytest.mark.long
 def test_a_file_has_all_places_and_the_bytes_of_the_host(gpu, tmp_path):
     large = torch.empty(1 << 26, device="cuda")
     host = torch.arange(3, dtype=torch.float32)

@@ -36,7 +36,7 @@ def test_where_nothing_is_overwritten_it_is_written_as_asked_and_again(gpu, tmp_
         dump(tmp_path / "a.pickle")
         assert requests_in(tmp_path / "a.pickle") == n
     assert [path.name for path in tmp_path.iterdir()] == ["a.pickle"]
-    assert gpu.trace.snapshots_beside == {}
+    assert gpu.trace.notes.snapshots_beside == {}
     assert not list(recwarn)
 
 
@@ -58,7 +58,7 @@ def test_one_that_was_there_keeps_its_name_and_what_it_holds(gpu, tmp_path, name
     assert requests_in(tmp_path / beside) == 2
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, beside])
     places = os.path.realpath(tmp_path / name), os.path.realpath(tmp_path / beside)
-    assert gpu.trace.snapshots_beside == dict([places])
+    assert gpu.trace.notes.snapshots_beside == dict([places])
 
 
 def test_without_a_name_it_is_pytorchs(gpu, tmp_path, monkeypatch):

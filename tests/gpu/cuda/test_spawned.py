@@ -34,6 +34,7 @@ def run(tmp_path_factory):
     runs.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["spawn", "forkserver"])
 def test_workers_of_a_data_loader(run, how):
     text = f"""
@@ -47,6 +48,7 @@ def test_workers_of_a_data_loader(run, how):
     assert found.figures["peak"]["allocated_bytes"] < 1 << 28, "what a worker takes is not this process's"
 
 
+@pytest.mark.long
 def test_a_process_is_of_the_same_rank_and_settings(run):
     text = """
     context = mp.get_context("spawn")

@@ -22,11 +22,14 @@ WITHOUT_A_DRIVER = {"utilization", "temperature", "power_draw", "clock_rate", "m
 KNOWN_REFUSALS = (NotImplementedError, RuntimeError, TypeError, ValueError, AssertionError, ModuleNotFoundError)
 
 
+@pytest.mark.long
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", RECORDED)
 def test_as_on_cuda(warm_gpu, name):
     assert ran(programs("torch_cuda")[name]) == RECORDED[name]
 
 
+@pytest.mark.long
 def test_every_program_is_recorded():
     assert list(RECORDED) == list(programs("torch_cuda"))
 

@@ -33,6 +33,7 @@ def gpu():
         yield gpu
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("macro", "policy"), POLICIES.items())
 def test_the_lists_are_those_of_the_header(macro, policy):
     listed = re.search(rf"#define AT_FORALL_{macro}\(_\)(.*?)\n\n", HEADER.read_text(), re.DOTALL)[1]

@@ -14,6 +14,8 @@ def test_every_recording_is_here():
     assert len(CASES) == 2 * 39 + 2 * 20 + 10
 
 
+@pytest.mark.long
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(("file", "name", "card"), CASES)
 @pytest.mark.filterwarnings("ignore:nothing is computed on a simulated GPU")
 @pytest.mark.filterwarnings("ignore:Support for mismatched key_padding_mask")

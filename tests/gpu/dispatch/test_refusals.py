@@ -18,7 +18,7 @@ def test_what_is_not_followed_of_sparse_tensors(operation):
         x = torch.sparse_coo_tensor(indices, values, (3,), check_invariants=False)
         with pytest.raises(NotImplementedError, match=r"of a sparse tensor is not followed.*\(x\.to_dense"):
             operation(x)
-    assert gpu.trace.refused
+    assert gpu.trace.notes.refused
 
 
 def test_a_tensor_of_the_cpu_among_others():

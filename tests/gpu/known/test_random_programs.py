@@ -23,6 +23,8 @@ def compare(pair: Pair) -> int:
     return len(pair.pairs)
 
 
+@pytest.mark.long
+@pytest.mark.sampled(4)
 @pytest.mark.filterwarnings("error:nothing is computed")
 @pytest.mark.parametrize("seed", range(20))
 def test_each_value_is_that_of_the_cpu(seed):

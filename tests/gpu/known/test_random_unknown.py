@@ -39,6 +39,8 @@ def compare(pair: programs.Pair) -> tuple[int, int]:
     return n_known, n_unknown
 
 
+@pytest.mark.long
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(20))
 def test_what_is_known_does_not_depend_on_the_unknown(seed):
     found = torch.zeros(2, dtype=torch.int64)

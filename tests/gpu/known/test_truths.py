@@ -66,6 +66,7 @@ def test_beside_unknown_numbers_known_ones_stay_known(gpu):
         assert known_values(whole) is None
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:.* simulated GPU")
 def test_a_scale_grows_and_is_not_lowered():
     """As where no step meets an infinity: which number that makes is not known, but what a program would print."""

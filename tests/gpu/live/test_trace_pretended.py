@@ -212,6 +212,7 @@ def allocations(trace):
     return [event for event in made if (event.phase, event.operation) != ("backward", "aten::add.Tensor")]
 
 
+@pytest.mark.sampled(4)
 def test_the_ledger_is_that_of_the_simulation_at_every_mark(both):
     live, simulated = both
     assert marks(live) == marks(simulated)
@@ -219,6 +220,7 @@ def test_the_ledger_is_that_of_the_simulation_at_every_mark(both):
         assert Ledger.at(live, mark).parts == without_workspace(Ledger.at(simulated, mark).parts), mark
 
 
+@pytest.mark.long
 def test_rows_have_the_modules_names_and_slots_of_the_simulation(both):
     def rows(trace, mark):
         columns = "category", "module", "name", "operation", "dtype", "n_bytes", "slack_bytes", "kept_for"
@@ -232,12 +234,15 @@ def test_rows_have_the_modules_names_and_slots_of_the_simulation(both):
         assert live == simulated, mark
 
 
+@pytest.mark.long
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("column", ["n_bytes", "operation", "phase", "module", "node", "block_bytes"])
 def test_each_allocation_is_labelled_as_in_the_simulation(both, column):
     found, expected = ([getattr(event, column) for event in allocations(trace)] for trace in both)
     assert found == expected
 
 
+@pytest.mark.sampled(4)
 def test_what_each_allocation_is_shows_right_behind_it_as_in_the_simulation(both):
     """From when on a graph keeps something, and what is temporary: at every instant, not at marks alone."""
 
@@ -291,6 +296,7 @@ def test_within_a_module_a_slot_keeps_a_tensor_from_the_first_allocation_on_at_w
             assert kept(trace, mark)[-len(rows) :] == rows, (trace.origin, mark)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["functions of Python's", "checkpoint reentrant", "autocast"])
 def test_to_read_it_now_and_then_changes_nothing(name):
     def account(look):

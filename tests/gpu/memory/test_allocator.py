@@ -16,6 +16,7 @@ from every_byte.gpu.memory.settings import AllocatorSettings
 from every_byte.units import GiB, MiB
 
 
+@pytest.mark.long
 @sequences(1_000)
 def test_blocks_tile_their_segments_and_free_neighbours_are_joined(capacity_bytes, codes):
     run = Run(capacity_bytes)
@@ -25,6 +26,7 @@ def test_blocks_tile_their_segments_and_free_neighbours_are_joined(capacity_byte
         assert used_blocks(run.snapshot()) == in_use
 
 
+@pytest.mark.long
 @sequences(1_200)
 def test_allocated_and_free_add_up_to_reserved_and_to_what_the_driver_gave(capacity_bytes, codes):
     run = Run(capacity_bytes)
@@ -74,6 +76,7 @@ def whole_free(snapshot: list[dict]) -> list[dict]:
     return [segment for segment in snapshot if segment["allocated_size"] == 0]
 
 
+@pytest.mark.long
 @sequences(1_200)
 def test_a_request_gets_the_best_fitting_block_or_a_new_segment_or_an_error(capacity_bytes, codes):
     run = Run(capacity_bytes)

@@ -3,6 +3,7 @@
 What PyTorch's own allocator answers under settings is held by tests/gpu/memory/test_allocator_settings_recorded.py.
 """
 
+import pytest
 from allocator_runs import CONTEXT_BYTES, SIZES, STREAMS, Run, sequences_by_settings, used_blocks
 
 from every_byte.gpu.memory.out_of_memory import OutOfMemory
@@ -10,6 +11,7 @@ from every_byte.gpu.memory.settings import UNLIMITED, AllocatorSettings
 from every_byte.units import MiB
 
 
+@pytest.mark.long
 @sequences_by_settings(400)
 def test_blocks_tile_their_segments_and_free_neighbours_are_joined(text, capacity_bytes, codes):
     run = Run(capacity_bytes, text)
@@ -23,6 +25,7 @@ def test_blocks_tile_their_segments_and_free_neighbours_are_joined(text, capacit
         }
 
 
+@pytest.mark.long
 @sequences_by_settings(400)
 def test_active_and_free_add_up_to_reserved_and_to_what_the_driver_gave(text, capacity_bytes, codes):
     run = Run(capacity_bytes, text)
@@ -87,6 +90,7 @@ def segment_bytes_for(n_bytes: int, settings: AllocatorSettings) -> int:
     return settings.large_segment_bytes if n_bytes < 10 * MiB else (n_bytes + 2 * MiB - 1) // (2 * MiB) * 2 * MiB
 
 
+@pytest.mark.long
 @sequences_by_settings(600)
 def test_a_request_gets_the_best_fitting_block_or_a_new_segment_or_an_error(text, capacity_bytes, codes):
     run = Run(capacity_bytes, text.replace("expandable_segments:True,", "").replace("expandable_segments:True", ""))
@@ -118,6 +122,7 @@ def test_a_request_gets_the_best_fitting_block_or_a_new_segment_or_an_error(text
             assert told[:-1] == given_back
 
 
+@pytest.mark.long
 @sequences_by_settings(400)
 def test_a_block_that_fits_is_taken_before_the_driver_is_asked(text, capacity_bytes, codes):
     """With expandable segments, whose free blocks may grow: one that fits is never passed over for more memory."""

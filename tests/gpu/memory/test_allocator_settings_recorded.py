@@ -59,6 +59,7 @@ class Replay:
         return result
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("number", range(len(SEQUENCES)))
 def test_a_random_sequence_gives_pytorchs_figures(number):
     sequence, keys = SEQUENCES[number], RECORDED["keys"]
@@ -90,6 +91,7 @@ def happened(replay: Replay, operation: str, arguments: list) -> set[str]:
     return seen | {operation}
 
 
+@pytest.mark.long
 def test_the_recorded_sequences_hold_what_they_are_for():
     """Each setting, alone and with others, and all that settings do, so often that a wrong rule shows."""
     seen, settings = Counter(), Counter()

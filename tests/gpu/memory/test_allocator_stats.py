@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+import pytest
 from allocator_runs import RESETS, STREAMS, Run, sequences, sequences_by_settings
 
 from every_byte.gpu.memory.allocator import CachingAllocator
@@ -90,6 +91,7 @@ def count_blocks(run: Run) -> Counter:
     return now
 
 
+@pytest.mark.long
 @sequences(300)
 def test_every_figure_equals_a_recount(capacity_bytes, codes):
     run, recount = Run(capacity_bytes), Recount()
@@ -101,6 +103,7 @@ def test_every_figure_equals_a_recount(capacity_bytes, codes):
     assert run.allocator.max_reserved_bytes == stats["reserved_bytes.all.peak"]
 
 
+@pytest.mark.long
 @sequences_by_settings(200)
 def test_every_figure_equals_a_recount_by_settings(text, capacity_bytes, codes):
     """But for retries, which settings may avoid and a refusal in advance omits: of those, what always holds."""
@@ -119,6 +122,7 @@ def test_every_figure_equals_a_recount_by_settings(text, capacity_bytes, codes):
         assert events["num_ooms"] <= events["num_alloc_retries"] == events["num_sync_all_streams"] - emptied
 
 
+@pytest.mark.long
 @sequences_by_settings(250)
 def test_what_there_is_equals_a_count_while_streams_share_blocks(text, capacity_bytes, codes):
     run = Run(capacity_bytes, text)

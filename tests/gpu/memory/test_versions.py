@@ -86,6 +86,7 @@ def test_a_version_is_followed_where_one_asks_for_it():
         follow("2.99")
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:PyTorch .* runs here, and a simulated GPU follows the rules:UserWarning")
 def test_an_account_and_a_notebooks_gpu_by_another_version():
     found = account(

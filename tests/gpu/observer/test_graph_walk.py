@@ -227,6 +227,7 @@ def _summed(gpu, n_turns: int) -> None:
     total.backward()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "loop",
     [partial(_recurrent, nn.GRUCell), partial(_recurrent, nn.RNNCell), _in_place, _summed],

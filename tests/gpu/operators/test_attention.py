@@ -27,6 +27,7 @@ NAMES = GPUS | {"l40s": "l40s-48gb", "b200": "b200-180gb"}
 RECORDED = [(name, card) for name, case in cases("attention_cases").items() for card in case.cards]
 
 
+@pytest.mark.long
 @pytest.mark.sampled(5, slow=True)
 @pytest.mark.filterwarnings("ignore:PyTorch .* runs here")
 @pytest.mark.parametrize(("version", "card"), CHOICES)
@@ -49,6 +50,8 @@ def test_more_batches_or_heads_than_a_grid_has(shape, backends):
             assert torch._fused_sdp_choice(*qkv(gpu, *shape)) == int(getattr(SDPBackend, backend))
 
 
+@pytest.mark.long
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(("name", "card"), RECORDED)
 def test_events_are_those_of_cuda(name, card):
     run_as_recorded("attention_cases", name, card)

@@ -20,6 +20,7 @@ CUDNNS_OWN = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", cases(FILE))
 @pytest.mark.filterwarnings("ignore:.*is not modelled")
 @pytest.mark.filterwarnings("ignore:nothing is computed on a simulated GPU")

@@ -23,6 +23,7 @@ def _hold(mode: str, names: list[str], at_most: int | None) -> Counter:
     return Counter(result.verdict for result in found)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", MODES)
 def test_the_first_sample_of_every_operator(mode):
     """Of some operators in each mode, in each of others; of all in all of them at night."""

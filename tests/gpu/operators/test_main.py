@@ -145,6 +145,7 @@ TABLES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("table", TABLES)
 def test_each_function_of_the_registry_is_told_of_where_it_stands(table):
     for operator, function in TABLES[table].items():
@@ -157,6 +158,7 @@ def test_each_function_of_the_registry_is_told_of_where_it_stands(table):
             assert f"as PyTorch's {function.__name__} does" in text
 
 
+@pytest.mark.long
 def test_no_operation_that_a_recording_verifies_is_not_modelled():
     assert len(VERIFIED) > 200
     for name, recording in VERIFIED.items():

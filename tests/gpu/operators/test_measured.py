@@ -77,6 +77,7 @@ def test_a_card_was_asked_for_attention_of_many_kinds():
     assert any(row["shape"][1] != row["shape"][2] for row in ROWS)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("shape", sorted({tuple(row["shape"]) for row in ROWS}), ids=str)
 def test_cudnns_attention_takes_what_it_took_on_the_card(recorder, shape):
     rows = [row for row in ROWS if tuple(row["shape"]) == shape]

@@ -35,6 +35,7 @@ def log_of_sums(gpu):
     return lambda: x.logsumexp(0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("prepare", [sums_of_equal_rows, sorted_gradient, log_of_sums])
 def test_after_out_of_memory_the_temporaries_of_the_operator_are_gone(prepare):
     """At each place at which it can run out: with a MiB more of room each time, until it fits."""

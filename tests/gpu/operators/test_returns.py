@@ -54,6 +54,7 @@ def norm_of(rng):
     return x, shape, *of_elements
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(10))
 def test_layer_norm(seed):
     rng = random.Random(seed)

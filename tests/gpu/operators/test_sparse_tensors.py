@@ -23,6 +23,7 @@ def x(gpu):
     return torch.sparse_coo_tensor(torch.tensor(INDICES), torch.ones(5), SHAPE).cuda()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "card"), [(name, card) for name, case in cases("merging_cases").items() for card in case.cards]
 )

@@ -22,6 +22,7 @@ FILES = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("file", "name", "card"),
     [(file, name, card) for file in FILES for name, case in cases(file).items() for card in case.cards],

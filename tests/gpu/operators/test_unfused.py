@@ -29,7 +29,7 @@ def on(gpu: str, dtype=HALF, shape=(B, H, S, D), mask=None, trains=True, **optio
         before = opened.memory_allocated()
         out = F.scaled_dot_product_attention(query, key, query, attn_mask=addend, **options)
         assert out.shape == shape
-        return list(opened.trace.unfused), opened.memory_allocated() - before
+        return list(opened.trace.notes.unfused), opened.memory_allocated() - before
 
 
 @pytest.mark.parametrize(
@@ -122,6 +122,7 @@ def strided_as(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return view.requires_grad_(x.requires_grad)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("gpu", ["t4-16gb", "a100-80gb", "h100-80gb", "l40s-48gb"])
 def test_what_is_said_to_help_has_a_fused_kernel_take_it(gpu):
     draw, spec = random.Random(3), SPECS[gpu]
@@ -160,7 +161,7 @@ def test_what_is_broadcast_is_in_the_scores():
         query = torch.empty(1, 4, 16, 64, dtype=HALF, device=gpu.device)
         key = torch.empty(8, 4, 128, 64, dtype=HALF, device=gpu.device)
         F.scaled_dot_product_attention(query, key, key)
-        (one,) = gpu.trace.unfused
+        (one,) = gpu.trace.notes.unfused
     assert one.scores == (8, 4, 16, 128)
 
 
@@ -198,7 +199,7 @@ def test_the_largest_of_each_kind_is_told_and_none_that_is_small():
         report = Report.of(gpu)
         after = F.scaled_dot_product_attention(*[torch.empty(1, 4, 99, 64, dtype=HALF, device=gpu.device)] * 3)
         assert after.shape == (1, 4, 99, 64)
-    assert len(report.trace.unfused) == 4
+    assert len(report.trace.notes.unfused) == 4
     said = " ".join(repr(report).split())
     assert said.count("No fused kernel") == 1
     assert "queries [1, 4, 1024, 64]" in said

@@ -29,6 +29,7 @@ WAYS = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("second", WAYS)
 @pytest.mark.parametrize("first", WAYS)
 def test_as_many_are_left_as_on_the_cpu(gpu, first, second):
@@ -51,6 +52,7 @@ def test_all_at_once_and_again(gpu):
     assert left(layers[0]) == 16 * 40 // 2
 
 
+@pytest.mark.long
 def test_large_layers(gpu):
     m = nn.Linear(2048, 2048, bias=False, device="cuda")
     for n_left in (2**21, 2**20):
@@ -58,6 +60,7 @@ def test_large_layers(gpu):
         assert int((m.weight_mask == 1).sum()) == n_left
 
 
+@pytest.mark.long
 def test_large_networks_at_once_and_again(gpu):
     layers = [nn.Linear(1024, 1024, bias=False, device="cuda") for _ in range(2)]
     for n_left in (2**20, 2**19):

@@ -125,7 +125,7 @@ def test_streams_of_another_gpu_are_refused():
         with SimulatedGPU("a100-80gb") as gpu:
             x = torch.ones(1000, device=gpu.device)
             for stream in (side, torch.Stream(device="cpu")):
-                with pytest.raises(RuntimeError, match=r"^record_stream wants a stream of the tensor's own GPU, a100"):
+                with pytest.raises(RuntimeError, match=r"^record_stream needs a stream of the tensor's own GPU, a100"):
                     x.record_stream(stream)
             with pytest.raises(RuntimeError, match=r"^a stream is entered while its GPU is the innermost open one: "):
                 gpu.stream(side).__enter__()

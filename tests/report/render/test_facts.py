@@ -121,6 +121,7 @@ def test_notes_are_below_on_the_page_and_above_in_the_text():
     assert "what is named below is not known" in report.html()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("n", "said"), [(61, "1 in the middle is left out"), (62, "2 in the middle are left out")])
 def test_steps_that_are_left_out(n, said):
     assert said in reported(mlp, n).html()

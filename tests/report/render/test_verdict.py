@@ -8,6 +8,7 @@ from forked_runs import Runs, in_lines
 from reported import of_a_gpt, of_an_mlp, out_of_memory
 
 from every_byte.gpu.memory.specs import SPECS
+from every_byte.ledger.notes import Notes
 from every_byte.ledger.trace import Trace
 from every_byte.report.notes import not_counted
 from every_byte.report.render.facts import GOES_ON
@@ -65,6 +66,7 @@ def test_a_second_step_that_lacks_more_than_pieces_is_told_what_it_needs(run):
     assert "expandable_segments" not in found.report
 
 
+@pytest.mark.long
 def test_what_there_was_once_before_training_is_not_the_first_steps(run):
     once = "once = torch.empty(12 << 30, dtype=torch.uint8, device='cuda'); del once\ntorch.cuda.empty_cache()\n"
     text = AGAIN.replace("N", "30").replace("B", "2 if i == 0 else 30_000").replace("model = nn", f"{once}model = nn")
@@ -73,6 +75,7 @@ def test_what_there_was_once_before_training_is_not_the_first_steps(run):
     assert "A second step like it" not in found.report
 
 
+@pytest.mark.long
 def test_where_the_first_step_had_its_state_at_the_peak_no_more_is_asked_for(run):
     found = run(AGAIN.replace("N", "90").replace("B", "2 if i == 0 else 40_000"), "--gpu", "t4-16gb")
     assert "Out of memory" in found.report
@@ -91,6 +94,7 @@ for i in range(9):
 """
 
 
+@pytest.mark.long
 def test_where_else_a_program_fits_that_halves_its_batch_is_not_told(run):
     found = run(HEAD + HALVING, "--gpu", "t4-16gb")
     assert found.figures["n_survived"] == 4
@@ -108,6 +112,7 @@ def test_where_else_a_program_fits_that_halves_its_batch_is_not_told(run):
 NOT_RUN = "What comes after step 3, as an evaluation, was not run: --steps 0 runs all of it."
 
 
+@pytest.mark.long
 def test_what_was_stopped_says_so_beside_fits(run):
     found = run(LOOP)
     assert NOT_RUN in in_lines(found)
@@ -125,6 +130,7 @@ def test_a_snapshot_that_was_not_dumped_is_named(run, tmp_path, dumped_at, is_na
     assert (tmp_path / "a.pickle").exists() != is_named
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("text", ["step()", "step(); sys.exit(0)", "step(); raise ValueError"])
 def test_what_ended_by_itself_does_not(run, text):
     found = run(f"{HEAD}{text}")
@@ -178,9 +184,10 @@ def test_what_is_needed_is_one_figure(n_steps):
     ],
 )  # fmt: skip
 def test_what_is_not_counted_in_a_clause(names, said):
-    assert not_counted(Trace("simulated", "a100-80gb", unmodelled=dict.fromkeys(names, 0))) == said
+    assert not_counted(Trace("simulated", "a100-80gb", notes=Notes(unmodelled=dict.fromkeys(names, 0)))) == said
 
 
+@pytest.mark.long
 def test_the_headline_says_so_of_an_lstm(run):
     text = """
     model = nn.LSTM(64, 128, batch_first=True).to("cuda")
@@ -203,7 +210,7 @@ def test_a_rank_is_named(run):
     found = run(of_rank, "--ranks", "4", "--rank", "1")
     assert "on a100-80gb (NVIDIA A100-SXM4-80GB), rank 1 of 4, PyTorch 2.13's rules" in in_lines(found)
     assert found.figures["ranks"] == {"rank": 1, "of": 4}
-    nccl = "NCCL's own memory lies outside of PyTorch's allocator, and is not counted."
+    nccl = "NCCL's own memory is outside of PyTorch's allocator, and is not counted."
     assert in_lines(found).count(nccl) == 1
     shown = page(run, LOOP, "--ranks", "4").split("<script")[0]
     assert "rank 0 of 4" in shown
@@ -220,6 +227,7 @@ def test_where_there_is_one_nccl_is_not_named(run, options):
 # ---- ended before anything was allocated
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("text", "ended"),
     [
@@ -279,6 +287,7 @@ kept = [torch.empty(25_600_000, device="cuda") for _ in range(N)]  # 102,400,000
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("n", "fits"), [(146, True), (147, False)])
 def test_a_verdict_that_hangs_on_the_context_says_so(run, n, fits):
     found = run(TIGHT.replace("N", str(n)), "--gpu", "t4")
@@ -295,6 +304,7 @@ def test_a_verdict_that_hangs_on_the_context_says_so(run, n, fits):
         assert "MiB to spare, perhaps)" in text
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("context", "fits"), [("320MiB", True), ("335544320", True), ("863MiB", False)])
 def test_a_context_that_is_stated_is_known(run, context, fits):
     found = run(TIGHT.replace("N", "147"), "--gpu", "t4", "--context", context)

@@ -83,7 +83,7 @@ def scaled_dot_product_attention(
     attention = given.with_batch(spec)
     backend = choose(attention, spec)
     if backend == SDPBackend.MATH and (unfused := plain(attention, spec)):
-        memory.trace.unfused.setdefault(unfused)
+        memory.trace.notes.unfused.setdefault(unfused)
     out = _attention_by(backend, attention, scale)
     return out if attention is given else out.squeeze(0)
 

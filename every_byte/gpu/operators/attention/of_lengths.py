@@ -90,7 +90,7 @@ def _efficient(
     b, s, h, _ = query.shape
     longest = (s, key.shape[1])
     if cum_q is not None:
-        assert max_q is not None, "where there are lengths, the longest are said"
+        assert max_q is not None, "where there are lengths, the longest are given"
         assert max_k is not None, "as above"
         longest = max_q, max_k
     rows = round_up(longest[0], LOGSUMEXP_ALIGNMENT) if keeps_sums else 0

@@ -20,7 +20,7 @@ SMALL = 4096
 """Of no more numbers than these something may depend, as how many layers there are: they are drawn."""
 
 
-class _Undrawn(TorchDispatchMode):
+class _WithoutInitialization(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # PyTorch annotates none of its modes
 
@@ -40,7 +40,7 @@ class _Undrawn(TorchDispatchMode):
 
 
 @contextmanager
-def undrawn() -> Iterator[None]:
+def without_initialization() -> Iterator[None]:
     """In this block, many random numbers of the host in floating point are not drawn: tensors hold what memory held.
 
     Counts: tensors of more than SMALL uniform, normal and like numbers. Fewer are drawn, and so are permutations and
@@ -48,7 +48,7 @@ def undrawn() -> Iterator[None]:
     """
     undo = replaced(torch.nn.init, "_no_grad_trunc_normal_", lambda original: _as_it_is)
     try:
-        with _Undrawn():
+        with _WithoutInitialization():
             yield
     finally:
         undo()

@@ -3,13 +3,13 @@
 import torch
 from torch import nn
 
-from every_byte.step.undrawn import undrawn
+from every_byte.step.initialization import without_initialization
 
 
 def test_what_is_drawn_otherwise_is_left_as_it_is():
     torch.manual_seed(3)
     before = torch.get_rng_state()
-    with undrawn():
+    with without_initialization():
         layer = nn.Linear(300, 200, bias=False)
         nn.init.trunc_normal_(layer.weight, std=0.02)  # draws again until all lie within bounds: must not begin to
         made = torch.randn(80, 60, dtype=torch.bfloat16)
@@ -24,13 +24,13 @@ def test_few_numbers_are_drawn_as_something_may_depend_on_them():
         torch.manual_seed(3)
         return torch.rand(()), torch.randn(64, 64), torch.empty(4096).uniform_()
 
-    with undrawn():
+    with without_initialization():
         few = drawn()
     assert all(map(torch.equal, few, drawn()))
 
 
 def test_what_is_written_is_there_and_whole_numbers_are_drawn():
-    with undrawn():
+    with without_initialization():
         norm = nn.LayerNorm(5)
         order = torch.randperm(100)
     assert torch.equal(norm.weight, torch.ones(5))
@@ -39,7 +39,7 @@ def test_what_is_written_is_there_and_whole_numbers_are_drawn():
 
 
 def test_afterwards_all_is_as_before():
-    with undrawn():
+    with without_initialization():
         pass
     torch.manual_seed(0)
     x = torch.empty(1000).normal_()
