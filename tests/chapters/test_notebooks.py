@@ -38,6 +38,20 @@ def test_no_chapter_that_is_here_is_said_to_be_still_to_come():
     assert still_to_come("See chapter 5. Chapter 7, which is being written, says more.") == {7}
 
 
+def numbers_of_equations(text):
+    """Those that a cell's text has, by a tag or as a row's first column; and those that it names."""
+    has = re.findall(r"\\tag\{(\d+\.\d+)\}", text) + re.findall(r"^\|\s*\((\d+\.\d+)\)\s*\|", text, re.MULTILINE)
+    return set(has), set(re.findall(r"(?<![\w.(])\((\d+\.\d+)\)(?![\w(])", text))
+
+
+def test_an_equation_that_is_named_is_in_a_chapter():
+    """The site, which takes minutes, is refused where one is not."""
+    cells = [cell.source for path in CHAPTERS for cell in nbformat.read(path, 4).cells if cell.cell_type == "markdown"]
+    has, names = (set().union(*each) for each in zip(*map(numbers_of_equations, cells), strict=True))
+    assert names <= has
+    assert numbers_of_equations("| (2.1) | a |\n\n$$b \\tag{2.2}$$\n\nBy (2.3).") == ({"2.1", "2.2"}, {"2.1", "2.3"})
+
+
 # ----------------------------------------------------------------------------------------------- the rules themselves
 
 
