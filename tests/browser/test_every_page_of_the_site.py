@@ -54,7 +54,7 @@ def tour(root: str, only_wide: set[str]) -> dict[str, dict]:
     with visit(root, viewport=WIDE) as seen:
         seen.context.add_init_script(NOTE_REFUSED)
         for name in names():
-            page = seen.open(name, until="networkidle")
+            page = seen.open(name, until="idle")
             found[name] = page.evaluate(LOOK)
             pre = page.locator("details.hide pre:visible")
             found[name]["unfolded"] = [pre.count()]

@@ -17,6 +17,7 @@ from tools.site import HTML
 
 FILES = HTML.as_uri() + "/"
 CHAPTERS = sorted((ROOT / "chapters").glob("*.ipynb"))
+QUIET_MS = 500
 NOTE_READY = """() => new MutationObserver((_, seen) => {
   if (!document.querySelector(".eb[data-state=ready]")) return;
   window.readyMs = performance.now();
@@ -88,6 +89,9 @@ class Visit:
             "console", lambda one: self.wrong.append(one.text) if one.type in {"error", "warning"} else None
         )
         self.context.on("weberror", lambda error: self.wrong.append(str(error.error)))
+        self._n_asked, self._pending = 0, {}  # of one page; Playwright's own "networkidle" may never come of a file
+        self.context.on("request", self._asked)
+        self.context.on("requestfinished", lambda request: self._pending.pop(request, None))
         self.context.on("requestfailed", self._failed)
         self.context.on("response", self._response)
         self.page = self.context.new_page()
@@ -99,7 +103,12 @@ class Visit:
             self.outside.append(route.request.url)
             route.abort()
 
+    def _asked(self, request) -> None:
+        self._n_asked += 1
+        self._pending[request] = request.url
+
     def _failed(self, request) -> None:
+        self._pending.pop(request, None)
         if request.failure != "net::ERR_ABORTED":  # as those are that a page has not ended when it is loaded again
             self.wrong.append(f"no answer, {request.failure}: {request.url}")
 
@@ -110,14 +119,25 @@ class Visit:
         if path.is_file():
             self.sizes[response.url] = path.stat().st_size
 
-    def open(self, name: str, *, until: Literal["load", "networkidle"] = "load"):
-        """Opens a page of the site, and waits until it is painted; `until="networkidle"`: until it asks for nothing.
+    def _wait_until_idle(self, name: str) -> None:
+        """Until half a second has passed in which nothing was asked for, and nothing is still to come."""
+        for _ in range(PATIENCE_MS // QUIET_MS):
+            before = self._n_asked
+            self.page.wait_for_timeout(QUIET_MS)
+            if self._n_asked == before and not self._pending:
+                return
+        raise TimeoutError(f"{name} still waits for {sorted(self._pending.values())}")
+
+    def open(self, name: str, *, until: Literal["load", "idle"] = "load"):
+        """Opens a page of the site, and waits until it is painted; `until="idle"`: until it asks for nothing more.
 
         What one page stores the next may miss where both are files, for each has a process of its own: such tests
         ask a server.
         """
+        self._pending.clear()
         self.page.goto(self.root + name)
-        self.page.wait_for_load_state(until)  # a long file can be idle before all of it is read
+        if until == "idle":
+            self._wait_until_idle(name)
         self.page.evaluate(PAINTED)
         return self.page
 
