@@ -1,5 +1,6 @@
 """All that is changed in PyTorch while "cuda" means a simulated GPU, and put back after the last such one closes."""
 
+from every_byte.gpu.compiling.following import follow_the_compiler
 from every_byte.gpu.patches.replacing import Changes
 
 from .default_type import default_to_cuda
@@ -53,5 +54,6 @@ CUDA_GATES = Changes(
         flag_triton,
         flag_flex_attention,
         flag_extensions,
+        follow_the_compiler,
     ]
 )

@@ -8,16 +8,18 @@ from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-def
 from every_byte.gpu.memory.attachment import this_thread
 from every_byte.gpu.memory.modes import standing_for_cuda
 from every_byte.gpu.memory.physical import META, device_of
-from every_byte.gpu.memory.whose import memory_of
+from every_byte.gpu.memory.whose import is_traced, memory_of
 from every_byte.gpu.patches.replacing import Function, Maker, Undo, all_of, replaced
 
-from .naming import EMPTY, HERE, asking, is_outside, named
+from .naming import EMPTY, HERE, as_cuda, asking, is_outside, named
 from .storages import address_of
 
 
 def told_device(tensor: torch.Tensor) -> torch.device:
     """The device that a program is told of a tensor: "cuda:0" for one of a GPU that stands for it."""
     device = device_of(tensor)
+    if is_traced(tensor):
+        return as_cuda().device
     if device.type != "meta" or this_thread.depth:
         return device
     memory = memory_of(tensor)

@@ -19,7 +19,7 @@ from torch._ops import OpOverload
 from every_byte.gpu.memory.calls import Args, Kwargs
 from every_byte.gpu.memory.modes import attached
 from every_byte.gpu.memory.physical import is_cuda, is_meta
-from every_byte.gpu.memory.whose import memory_of
+from every_byte.gpu.memory.whose import is_traced, memory_of
 from every_byte.gpu.operators.autocast import WITH_DTYPE, Policy, policies
 from every_byte.gpu.operators.registry import Function, Number, overload
 
@@ -59,6 +59,8 @@ def _is_eligible(value: Any) -> bool:
 
 def _lies_here(tensor: torch.Tensor) -> bool:
     """Whether a tensor lies on the open GPU: where that stands for "cuda", a meta tensor may be the program's own."""
+    if is_traced(tensor):
+        return True
     return is_meta(tensor) and (attached()[-1].memory.as_cuda is None or memory_of(tensor) is not None)
 
 

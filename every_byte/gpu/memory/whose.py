@@ -1,8 +1,10 @@
 """Whose a meta tensor is: one of a simulated GPU's, or one of the program's own, which lies nowhere."""
 
 import torch
+from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
+from .attachment import this_thread
 from .physical import parts_of
 from .records import RECORDS
 from .storages import Memory
@@ -40,3 +42,8 @@ def _memory_of(tensor: torch.Tensor) -> Memory | None:
         tensor = _functorch.get_unwrapped(tensor)
     record = RECORDS.get(tensor.untyped_storage()._cdata)
     return None if record is None else record.memory
+
+
+def is_traced(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is a stand-in, while PyTorch's compiler is at work: to C++ on meta, it means one of the GPU's."""
+    return this_thread.compiling and isinstance(tensor, FunctionalTensor)

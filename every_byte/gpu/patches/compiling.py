@@ -1,7 +1,7 @@
-"""What `torch.compile` does while a simulated GPU is open: what its own backends make of a program is not modelled."""
+"""Whether `torch.compile` compiles what runs on a simulated GPU: where PyTorch's compiler can be followed, it does."""
 
+import importlib.util
 import sys
-import warnings
 from collections.abc import Callable
 from types import CellType, ModuleType
 from typing import Any
@@ -17,11 +17,20 @@ from .replacing import Function, Undo, all_of, replaced
 
 _DYNAMO = "torch._dynamo.eval_frame"
 _INNER = ("_torchdynamo_orig_backend", "_torchdynamo_orig_callable", "compiler_fn")
+FOLLOWED = "2.13"
 NOT_COMPILED = (
-    "torch.compile is not modelled: on a simulated GPU a compiled function runs as it was written, and counts as that, "
-    "not as its compiled code would. Leave torch.compile out to have exact figures; "
+    "torch.compile is not followed here: {why}. A compiled function runs as it was written, and counts as that, not as "
+    "its compiled code would. "
     'torch.compiler.set_stance("force_eager") leaves it out everywhere.'
 )
+COMPILED = "torch.compile"
+GLOBAL_HOOKS = (
+    "_global_forward_hooks",
+    "_global_forward_pre_hooks",
+    "_global_backward_hooks",
+    "_global_backward_pre_hooks",
+)
+"""Where PyTorch keeps the hooks that are on all modules."""
 
 
 def run_uncompiled() -> Undo:
@@ -30,17 +39,40 @@ def run_uncompiled() -> Undo:
     It is flagged when it is called: what a library only wraps, as when it is imported, has no part in any figure. On
     the CPU it is compiled. Where the compiler is a function of the program's own, it is called.
     """
-    return all_of([once_imported({_DYNAMO: _seeing_calls}), replaced(torch, "compile", _without_a_word_on_hooks)])
+    return all_of(
+        [
+            once_imported({_DYNAMO: _seeing_calls}),
+            replaced(torch.nn.modules.module, "_has_any_global_hook", lambda _original: _has_any_hook_of_others),
+        ]
+    )
 
 
-def _without_a_word_on_hooks(original: Function) -> Function:
-    def compile_(*args: Any, **kwargs: Any) -> Any:
-        with warnings.catch_warnings():
-            if attached():  # whose hooks on modules do no harm: they leave nothing while a compiler traces
-                warnings.filterwarnings("ignore", "Using `torch.compile.* when there are global hooks")
-            return original(*args, **kwargs)
+def why_not(stands_for_cuda: bool) -> str:
+    """Why PyTorch's compiler cannot be followed here; "" where it can.
 
-    return compile_
+    It is followed in the version whose private functions the package `compiling` knows, with Triton's package, by which
+    Inductor knows how to write kernels, on a GPU that stands for "cuda".
+    """
+    if not stands_for_cuda:
+        return 'Inductor compiles for "cuda", and this GPU does not stand for it: open it with cuda=True'
+    if not torch.__version__.startswith(f"{FOLLOWED}."):
+        return f"the installed PyTorch is {torch.__version__}, and its compiler is known in {FOLLOWED}"
+    if sys.platform not in ("linux", "darwin"):
+        return f"on {sys.platform} PyTorch's compiler has not been followed"
+    if importlib.util.find_spec("triton") is None:
+        return 'Triton is not installed: pip install "every-byte[compile]"'
+    return ""
+
+
+def _has_any_hook_of_others() -> bool:
+    """Whether the program has hooks on all modules, of which the compiler warns: the simulator's leave nothing there."""
+    module = torch.nn.modules.module
+    return any(not is_ours(hook) for name in GLOBAL_HOOKS for hook in getattr(module, name).values())
+
+
+def is_ours(function: object) -> bool:
+    """Whether a function is the simulator's."""
+    return (getattr(function, "__module__", None) or "").startswith("every_byte.")
 
 
 def _seeing_calls(dynamo: ModuleType) -> Undo:
@@ -54,8 +86,12 @@ def _seeing_calls(dynamo: ModuleType) -> Undo:
 def _unless_simulated(original: Function) -> Function:
     def callback_from_stance(callback: Any) -> Any:
         if callback and attached() and _is_pytorchs(callback) and _is_simulated(sys._getframe(1).f_locals):
-            attached()[-1].not_modelled("torch.compile", NOT_COMPILED)
-            return None
+            mode = attached()[-1]
+            if why := why_not(mode.memory.as_cuda is not None):
+                mode.not_modelled(COMPILED, NOT_COMPILED.format(why=why))
+                return None
+            trace = mode.memory.trace
+            trace.notes.operators.setdefault(COMPILED, len(trace.events))
         return original(callback)
 
     return callback_from_stance

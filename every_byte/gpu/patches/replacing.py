@@ -82,6 +82,20 @@ class _Place:
             self._known = made  # as long as its address stands in the table
             self._operators[id(made)] = self._operator
 
+    @property
+    def is_pytorchs(self) -> bool:
+        """Whether this build of PyTorch has something in this place."""
+        return not isinstance(self.original, _Absent)
+
+    def put_original(self) -> Undo:
+        """Put PyTorch's own in its place for a while, whatever is made of it; returns what ends that."""
+        made = vars(self.owner)[self.name]
+        if self.is_inherited:
+            delattr(self.owner, self.name)
+        else:
+            setattr(self.owner, self.name, self.original)
+        return partial(setattr, self.owner, self.name, made)
+
     def take_away(self, make: Maker) -> None:
         with _lock:
             self.makers.remove(make)
@@ -89,7 +103,7 @@ class _Place:
                 return self.put()
             self._tell_scripts(self.original)
             del _places[id(self.owner), self.name]
-            if self.is_inherited or isinstance(self.original, _Absent):
+            if self.is_inherited or not self.is_pytorchs:
                 delattr(self.owner, self.name)
             else:
                 setattr(self.owner, self.name, self.original)
@@ -104,6 +118,12 @@ def _is_made_function(made: object, below: object) -> bool:
 
 _places: dict[tuple[int, str], _Place] = {}
 _lock = threading.RLock()
+
+
+def places() -> list[_Place]:
+    """All places where something stands that is not PyTorch's."""
+    with _lock:
+        return list(_places.values())
 
 
 def all_of(undoings: Sequence[Undo]) -> Undo:

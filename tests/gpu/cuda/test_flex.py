@@ -4,7 +4,7 @@ import pytest
 import torch
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:torch.compile is not modelled"),
+    pytest.mark.filterwarnings("ignore:torch.compile is not followed"),
     pytest.mark.filterwarnings("ignore:flex_attention is not modelled"),
     pytest.mark.filterwarnings("ignore:flex_attention called without"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # of what PyTorch's compiler imports

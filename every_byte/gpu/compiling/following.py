@@ -1,0 +1,125 @@
+"""Where the compiler begins, in PyTorch's own code: there the simulator steps aside, and the card is answered for."""
+
+from collections.abc import Callable
+from functools import cache, partial
+from types import ModuleType
+from typing import Any
+
+from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.patches.late import once_imported
+from every_byte.gpu.patches.replacing import Function, Undo, all_of, replaced
+
+_SKIPPED = ("every_byte.gpu", "every_byte.ledger", "every_byte.report", "every_byte.step")
+_TAG = "every_byte"
+FAILED = (
+    "torch.compile failed on a simulated GPU, where it may well work on a card: {error}. The function runs as it was "
+    "written, and counts as that."
+)
+
+
+def follow_the_compiler() -> Undo:
+    """Let PyTorch's compiler make what a simulated GPU runs. Returns what undoes it."""
+    return once_imported(
+        {
+            "torch._dynamo.convert_frame": lambda module: replaced(module, "_compile", partial(_compiling, module)),
+            "torch._dynamo.trace_rules": _know_functions,
+            "torch._dynamo.variables.optimizer": _let_optimizers_begin,
+            "torch._functorch._aot_autograd.runtime_wrappers": _compile_backward,
+        }
+    )
+
+
+def _know_functions(rules: ModuleType) -> Undo:
+    """The simulator's own functions, which run beside the program, are none of it; PyTorch's are known as its own.
+
+    Dynamo finds PyTorch's functions by name, once, and knows them by what it found: not what stands in their places.
+    """
+    for name in _SKIPPED:
+        rules.add(name)
+    return all_of([replaced(rules, name, _of_pytorchs) for name in ("get_torch_obj_rule_map", "get_tensor_method")])
+
+
+def _of_pytorchs(original: Any) -> Function:
+    @cache
+    def known() -> Any:
+        from .tracing import tracing
+
+        with tracing():
+            return original.__wrapped__()
+
+    return known
+
+
+def _compiling(module: ModuleType, original: Function) -> Function:
+    """A function's bytecode, and the graphs in it: Dynamo, AOTAutograd and Inductor work inside."""
+
+    def compile_(*args: Any, **kwargs: Any) -> Any:
+        if not attached():
+            return original(*args, **kwargs)
+        import torch.compiler.config
+        from torch._dynamo.exc import BackendCompilerFailed
+
+        from .tracing import tracing, without_ours
+
+        args = tuple(without_ours(each) if isinstance(each, module.Hooks) else each for each in args)
+        try:
+            with tracing(), torch.compiler.config.patch(cache_key_tag=_TAG):
+                return original(*args, **kwargs)
+        except BackendCompilerFailed as error:
+            attached()[-1].not_modelled("torch.compile", FAILED.format(error=str(error).splitlines()[0]))
+            return module.ConvertFrameReturn()
+
+    return compile_
+
+
+def _compile_backward(module: ModuleType) -> Undo:
+    """The graph of a backward is compiled when the first gradient comes."""
+
+    def making(original: Function) -> Function:
+        def get_or_compile(compiler: Any, **kwargs: Any) -> Callable[..., Any]:
+            if compiler.compiled_bw is not None or not attached():
+                return original(compiler, **kwargs)
+            import torch.compiler.config
+
+            from .tracing import tracing
+
+            with tracing(), torch.compiler.config.patch(cache_key_tag=_TAG):
+                return original(compiler, **kwargs)
+
+        return get_or_compile
+
+    return replaced(module._AutogradBackwardCompiler, "get_or_compile", making)
+
+
+def _let_optimizers_begin(module: ModuleType) -> Undo:
+    """An optimizer makes its state while Dynamo looks at it: that is on the GPU."""
+
+    def calling(original: Function) -> Function:
+        def call_method(variable: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+            if name != "_init_group" or not attached():
+                return original(variable, tx, name, args, kwargs)
+            own = variable.value._init_group
+            variable.value._init_group = _for_real(own)
+            try:
+                return original(variable, tx, name, args, kwargs)
+            finally:
+                del variable.value._init_group
+
+        return call_method
+
+    return all_of(
+        [
+            replaced(module.OptimizerVariable, "call_method", calling),
+            replaced(module.OptimizerVariable, "move_step_if_cpu", _for_real),
+        ]
+    )
+
+
+def _for_real(function: Function) -> Function:
+    def run(*args: Any, **kwargs: Any) -> Any:
+        from .tracing import running
+
+        with running():
+            return function(*args, **kwargs)
+
+    return run

@@ -1,0 +1,95 @@
+"""Triton's kernels: Inductor writes them, nobody builds them, and launching one does nothing.
+
+What a kernel takes besides its arguments, Inductor allocates itself, in the code around it.
+"""
+
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.patches.late import once_imported
+from every_byte.gpu.patches.replacing import Undo, all_of, present, replaced
+
+_THREADS_OF_A_WARP = 32
+
+
+def launch_nothing() -> Undo:
+    """Let Inductor's code find kernels that do nothing, and a driver that says what the card is."""
+    return all_of(
+        [
+            once_imported(
+                {
+                    "torch._inductor.async_compile": _make_none,
+                    "torch.utils._triton": _ask_again,
+                    "triton.runtime.driver": lambda module: replaced(module.driver, "_active", lambda _before: _Driver()),
+                }
+            ),
+            replaced(torch._C._dynamo.guards, "_empty_strided_cuda", lambda _original: _empty_strided),
+            present(torch._C, "_cuda_CUDAAllocator_AllocatorState", lambda _original: _State),
+            present(torch._C, "_set_cached_tensors_enabled", lambda _original: lambda _is_on: None),
+        ]
+    )
+
+
+def _make_none(module: ModuleType) -> Undo:
+    return replaced(
+        module.AsyncCompile, "triton", lambda _original: lambda _compiler, name, _source, device_str="cuda": _Kernel(name)
+    )
+
+
+def _ask_again(module: ModuleType) -> Undo:
+    """PyTorch remembers whether Triton works here, which depends on whether somebody answers for a card."""
+    remembering = [one for one in vars(module).values() if hasattr(one, "cache_clear")]
+
+    def forget() -> None:
+        for one in remembering:
+            one.cache_clear()
+
+    forget()
+    return forget
+
+
+class _Kernel:
+    """In the place of a compiled kernel."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def run(self, *_args: Any, **_kwargs: Any) -> None:
+        """What it is launched with has been allocated by its caller."""
+
+
+class _Driver:
+    """What Triton asks of a card before it builds anything."""
+
+    def get_current_target(self) -> Any:
+        from triton.backends.compiler import GPUTarget
+
+        major, minor = attached()[-1].memory.spec.capability
+        return GPUTarget("cuda", major * 10 + minor, _THREADS_OF_A_WARP)
+
+    def get_current_device(self) -> int:
+        return torch.cuda.current_device()
+
+    def get_current_stream(self, device: Any = None) -> int:
+        return 0
+
+    def get_device_interface(self) -> Any:
+        return torch.cuda
+
+    def get_active_torch_device(self) -> torch.device:
+        return torch.device("cuda", self.get_current_device())
+
+    def is_active(self) -> bool:
+        return True
+
+
+class _State:
+    """What CUDA's graphs keep of the allocator; nothing asks for it here."""
+
+
+def _empty_strided(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+    return torch.empty_strided(size, stride, dtype=dtype, device="cuda")

@@ -1,0 +1,62 @@
+"""Record what programs that torch.compile compiles take, over the CUDA build of PyTorch: compiled.CARD.json.
+
+    STUB_CUDA_GPU=a100 tools/cuda_build/run.sh tests/reference/record_compiled.py a100 [PROGRAM...]
+
+Each program runs in two processes of its own: with the compiler's caches empty ("cold"), then with what the first has
+left in them ("warm").
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / "helpers"), str(HERE.parents[1])]
+
+import compiled  # noqa: E402
+import torch  # noqa: E402
+
+from every_byte.whole_files import write_whole  # noqa: E402
+
+
+def run(subject: str, name: str, folder: str) -> dict[str, list[int]]:
+    caches = {"TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor", "TRITON_CACHE_DIR": f"{folder}/triton"}
+    command = [sys.executable, "-W", "ignore", compiled.__file__, subject, name]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=os.environ | caches)
+    lines = [line for line in done.stdout.splitlines() if line.startswith("recorded ")]
+    if not lines:
+        raise SystemExit(f"{subject}.{name} ended with exit code {done.returncode}")
+    return json.loads(lines[0].removeprefix("recorded "))
+
+
+def main(card: str, *wanted: str) -> None:
+    path = HERE / torch.__version__.partition("+")[0] / f"compiled.{card}.json"
+    before = json.loads(path.read_text(encoding="utf-8"))["subjects"] if path.is_file() else {}
+    subjects = {}
+    for subject in compiled.SUBJECTS:
+        subjects[subject] = {}
+        for name in compiled.programs(subject):
+            if name not in wanted and name in before.get(subject, {}):
+                subjects[subject][name] = before[subject][name]
+            elif not wanted or name in wanted:
+                with tempfile.TemporaryDirectory() as folder:
+                    cold, warm = run(subject, name, folder), run(subject, name, folder)
+                subjects[subject][name] = {"warm": warm} | ({} if cold == warm else {"cold": cold})
+                print(f"{card} {subject}.{name}: {'the same' if cold == warm else 'others'} with cold caches", flush=True)
+                write_text(path, subjects | {s: before[s] for s in before if s not in subjects})
+
+
+def write_text(path: Path, subjects: dict[str, dict[str, object]]) -> None:
+    head = {"torch": torch.__version__, "device_name": torch.cuda.get_device_name()}
+    parts = []
+    for subject, programs in subjects.items():
+        lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(found)}" for name, found in programs.items())
+        parts.append(f"{json.dumps(subject)}: {{\n{lines}\n}}")
+    write_whole(path, json.dumps(head)[:-1] + ', "subjects": {\n' + ",\n".join(parts) + "\n}}\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
