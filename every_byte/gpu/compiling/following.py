@@ -5,7 +5,7 @@ from functools import cache, partial
 from types import ModuleType
 from typing import Any
 
-from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.attachment import attached, this_thread
 from every_byte.gpu.patches.late import once_imported
 from every_byte.gpu.patches.replacing import Function, Undo, all_of, replaced
 
@@ -25,6 +25,8 @@ def follow_the_compiler() -> Undo:
             "torch._dynamo.trace_rules": _know_functions,
             "torch._dynamo.variables.optimizer": _let_optimizers_begin,
             "torch._functorch._aot_autograd.runtime_wrappers": _compile_backward,
+            "torch._higher_order_ops.flex_attention": _differentiate_scores,
+            "torch.fx.graph_module": _make_constants,
         }
     )
 
@@ -91,6 +93,17 @@ def _compile_backward(module: ModuleType) -> Undo:
     return replaced(module._AutogradBackwardCompiler, "get_or_compile", making)
 
 
+def _differentiate_scores(module: ModuleType) -> Undo:
+    from .flex import differentiate_on_meta
+
+    return differentiate_on_meta(module)
+
+
+def _make_constants(module: ModuleType) -> Undo:
+    """A graph that the compiler finds in its cache makes its constants, on the GPU, when it is read: as on CUDA."""
+    return replaced(module, "_deserialize_graph_module", _for_real)
+
+
 def _let_optimizers_begin(module: ModuleType) -> Undo:
     """An optimizer makes its state while Dynamo looks at it: that is on the GPU."""
 
@@ -117,6 +130,8 @@ def _let_optimizers_begin(module: ModuleType) -> Undo:
 
 def _for_real(function: Function) -> Function:
     def run(*args: Any, **kwargs: Any) -> Any:
+        if not this_thread.compiling:
+            return function(*args, **kwargs)
         from .tracing import running
 
         with running():

@@ -7,13 +7,15 @@ stand-ins for tensors (`FakeTensor`, `FunctionalTensor`), of which no GPU knows.
 import dataclasses
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from types import ModuleType
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from every_byte.gpu.memory.attachment import this_thread
+from every_byte.gpu.memory.modes import attached
 from every_byte.gpu.patches.compiling import GLOBAL_HOOKS, is_ours
 from every_byte.gpu.patches.replacing import Undo, all_of, places
 
@@ -80,7 +82,9 @@ def tracing() -> Iterator[None]:
 @contextmanager
 def running() -> Iterator[None]:
     """In the midst of compiling something runs for real, as when an optimizer makes its state."""
-    with _TRACING.interrupted(), _compiling(False):
+    mode = attached()[-1]
+    is_off = mode not in _get_current_dispatch_mode_stack()  # Dynamo sets modes aside
+    with _TRACING.interrupted(), _compiling(False), mode.seeing() if is_off else nullcontext():
         yield
 
 

@@ -1,4 +1,4 @@
-"""PyTorch's `flex_attention`, whose kernels are compiled for a card: it keeps what those keep, and is flagged."""
+"""PyTorch's `flex_attention` where its compiler is not followed: it keeps what its kernels keep, and is flagged."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from every_byte.gpu.memory.modes import standing_for_cuda
+from every_byte.gpu.patches.compiling import why_not
 from every_byte.gpu.patches.late import once_imported
 from every_byte.gpu.patches.replacing import Function, Undo, replaced
 
@@ -24,7 +25,7 @@ def _flagging(original: Function) -> Function:
         query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *rest: Any, **options: Any
     ) -> Any:
         mode = standing_for_cuda()
-        if mode is None or not query.is_cuda:
+        if mode is None or not query.is_cuda or not why_not(stands_for_cuda=True):
             return original(query, key, value, *rest, **options)
         mode.not_modelled(FLEX)
         out, logsumexp = _kernel(query, key, value)

@@ -102,10 +102,11 @@ class Dispatch(TorchDispatchMode, Telling):
     ) -> Any:
         if any(map(is_traceable_wrapper_subclass_type, types)):
             return NotImplemented  # a wrapper, as DTensor: what it makes of the operation comes here part by part
+        # nothing runs while a compiler traces, nor where somebody asks for a result's shape, as DTensor does
+        if this_thread.compiling or torch._C._get_dispatch_mode(_FAKE) is not None:
+            return func(*args, **kwargs or {})
         if isinstance(func, HigherOrderOperator):
             return self._run_as_on_cuda(func, args, kwargs or {})
-        if torch._C._get_dispatch_mode(_FAKE) is not None:  # somebody asks for a result's shape, as DTensor does
-            return func(*args, **kwargs or {})
         is_lent, turn = lend(self), self.memory.turn
         if turn is not None:
             turn.acquire()

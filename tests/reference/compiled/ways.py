@@ -94,7 +94,7 @@ def dynamic_from_the_start():
 def compiled_optimizer():
     model = MLP(256, 1024).cuda()
     compiled = torch.compile(model)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=torch.tensor(1e-3, device="cuda"), foreach=True)
+    optimizer = torch.optim.AdamW(model.parameters(), foreach=True)
     step = torch.compile(optimizer.step)
     run = lambda x: compiled(x).pow(2).mean()  # noqa: E731
     yield from steps(run, model, same(noise(2048, 256)), optimizer, step=step)
