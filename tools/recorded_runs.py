@@ -8,18 +8,21 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
 
+import compiled  # noqa: E402
 import torch  # noqa: E402
 from operator_results import EXACT, FLAGGED, modes_of, own, results  # noqa: E402
 from operator_results import recorded as recorded_samples  # noqa: E402
 
 from every_byte.gpu.evidence import Place, architecture_of  # noqa: E402
 from every_byte.gpu.memory.specs import find_spec  # noqa: E402
+from every_byte.gpu.simulated import SimulatedGPU  # noqa: E402
 from every_byte.verify.recordings import Recorded, Recordings, versions  # noqa: E402
 from every_byte.verify.simulated import GPUS, parting, run_case  # noqa: E402
 from every_byte.verify.verify import _cases, jobs  # noqa: E402
@@ -113,9 +116,35 @@ def of_samples(n_processes: int) -> Iterator[tuple[str, str, Run]]:
         yield name, card, run
 
 
-def _in_processes(work: Callable, chosen: list, n_processes: int) -> Iterator:
-    with ProcessPoolExecutor(n_processes, multiprocessing.get_context("spawn"), torch.set_num_threads, (1,)) as pool:
-        yield from pool.map(work, chosen, chunksize=_AT_ONCE)
+def of_compiled(patterns: Sequence[str], n_processes: int) -> Iterator[Run]:
+    """The programs that torch.compile compiles, on each card of which they are recorded: "compiled/models/vae"."""
+    chosen = [(card, *program) for card in GPUS for program in compiled.recorded(card)]
+    chosen = [one for one in chosen if not patterns or any(fnmatch(_named(one), pattern) for pattern in patterns)]
+    yield from _in_processes(_run_compiled, chosen, n_processes, at_once=1)
+
+
+def _named(chosen: tuple[str, str, str]) -> str:
+    return "/".join(("compiled", *chosen[1:]))
+
+
+def _run_compiled(chosen: tuple[str, str, str]) -> Run:
+    """In a process of its own: what the compiler remembers of one program it would know of the next."""
+    card, *program = chosen
+    with SimulatedGPU(GPUS[card], cuda=True) as gpu:
+        found = compiled.ran(compiled.programs(program[0])[program[1]])
+    wanted = compiled.recorded(card)[tuple(program)]["warm"]
+    parts = "; ".join(
+        f"{mark}: {found.get(mark)}, recorded {wanted[mark]}" for mark in wanted if found.get(mark) != wanted[mark]
+    )
+    operators = frozenset() if parts else _modelled(gpu.trace.notes.operators, gpu.unmodelled)
+    return Run(_named(chosen), (BOOK, architecture_of(gpu.spec)), operators, parts=parts)
+
+
+def _in_processes(work: Callable, chosen: list, n_processes: int, at_once: int = _AT_ONCE) -> Iterator:
+    """`at_once` given to a process; where it is one, each process is given one alone."""
+    context, alone = multiprocessing.get_context("spawn"), 1 if at_once == 1 else None
+    with ProcessPoolExecutor(n_processes, context, torch.set_num_threads, (1,), max_tasks_per_child=alone) as pool:
+        yield from pool.map(work, chosen, chunksize=at_once)
 
 
 @cache

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 
 import torch
 
+from every_byte.gpu.compiling.by_the_clock import PADDING
 from every_byte.gpu.cuda.extensions import EXTENSION
 from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.gpu.memory.versions import BY_THE_RULES, runs_another, verified
+from every_byte.gpu.patches.compiling import COMPILED
 from every_byte.ledger.trace import Trace
 from every_byte.units import short
 
@@ -33,11 +35,15 @@ class Note:
 
 _MEASURED = "`--gpu live` measures that on a card"
 _BY_NAME = {
-    "torch.compile": (
+    COMPILED: (
         "what was compiled ran as it was written, and counts as that: a compiler fuses operations, and keeps and "
         "computes again other tensors",
-        "for the figures of eager training leave it out; for those of the compiled one measure on a card, with "
-        "--gpu live",
+        "the warning says what is missing to follow it; --gpu live measures it on a card",
+    ),
+    PADDING: (
+        "the compiler times some matrix products on the card, and pads the operands if that is faster; here it never "
+        "does, and a padded operand is a copy of its own",
+        "torch._inductor.config.shape_padding = False pads none on a card either",
     ),
     "torch.jit": (
         "each operator of what was scripted or traced ran by itself; on a card TorchScript fuses elementwise ones from "
@@ -103,6 +109,7 @@ def notes_of(trace: Trace) -> list[Note]:
         _of_operators(operators),
         _of_cudnn(cudnn),
         _read(list(trace.notes.values_read)),
+        _compiled(trace),
         _saved([os.path.basename(place) for place in trace.notes.files_of_zeros]),
         _beside({os.path.basename(place): os.path.basename(to) for place, to in trace.notes.snapshots_beside.items()}),
     )
@@ -115,6 +122,24 @@ N_CONVOLUTIONS, CONVOLUTION_BYTES = 224, 2_199_470_096
 
 Source: tests/reference/2.11.0/measured/convolutions.h200.json.gz."""
 _MOST_FILES = 3
+
+
+def _compiled(trace: Trace) -> Note | None:
+    """That the compiler's kernels are there already: on a card the first run makes and times them."""
+    if COMPILED not in trace.notes.operators or COMPILED in trace.notes.unmodelled or trace.origin != "simulated":
+        return None
+    return Note(
+        "what torch.compile makes counts as where its kernels are in the compiler's cache",
+        "a first run on a card also times kernels, and more stays reserved from that: a buffer as large as the "
+        "card's L2 cache, and copies of what a kernel writes",
+        "a second run of the same program is as here",
+        is_of_figures=False,
+    )
+
+
+def without_compiler(trace: Trace) -> str:
+    """That a program which compiles ran as it was written: "counted without torch.compile"; "" where it did not."""
+    return f"counted without {COMPILED}" if COMPILED in trace.notes.unmodelled else ""
 
 
 def _by_name(name: str) -> Note:

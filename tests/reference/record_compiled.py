@@ -45,7 +45,9 @@ def main(card: str, *wanted: str) -> None:
                 with tempfile.TemporaryDirectory() as folder:
                     cold, warm = run(subject, name, folder), run(subject, name, folder)
                 subjects[subject][name] = {"warm": warm} | ({} if cold == warm else {"cold": cold})
-                print(f"{card} {subject}.{name}: {'the same' if cold == warm else 'others'} with cold caches", flush=True)
+                print(
+                    f"{card} {subject}.{name}: {'the same' if cold == warm else 'others'} with cold caches", flush=True
+                )
                 write_text(path, subjects | {s: before[s] for s in before if s not in subjects})
 
 

@@ -1,13 +1,15 @@
 """Where the compiler begins, in PyTorch's own code: there the simulator steps aside, and the card is answered for."""
 
-from collections.abc import Callable
 from functools import cache, partial
 from types import ModuleType
 from typing import Any
 
 from every_byte.gpu.memory.attachment import attached, this_thread
+from every_byte.gpu.patches.compiling import COMPILED
 from every_byte.gpu.patches.late import once_imported
 from every_byte.gpu.patches.replacing import Function, Undo, all_of, replaced
+
+from .kernels import know_of_graphs
 
 _SKIPPED = ("every_byte.gpu", "every_byte.ledger", "every_byte.report", "every_byte.step")
 _TAG = "every_byte"
@@ -19,7 +21,7 @@ FAILED = (
 
 def follow_the_compiler() -> Undo:
     """Let PyTorch's compiler make what a simulated GPU runs. Returns what undoes it."""
-    return once_imported(
+    in_modules = once_imported(
         {
             "torch._dynamo.convert_frame": lambda module: replaced(module, "_compile", partial(_compiling, module)),
             "torch._dynamo.trace_rules": _know_functions,
@@ -29,6 +31,7 @@ def follow_the_compiler() -> Undo:
             "torch.fx.graph_module": _make_constants,
         }
     )
+    return all_of([know_of_graphs(), in_modules])
 
 
 def _know_functions(rules: ModuleType) -> Undo:
@@ -58,35 +61,38 @@ def _compiling(module: ModuleType, original: Function) -> Function:
     def compile_(*args: Any, **kwargs: Any) -> Any:
         if not attached():
             return original(*args, **kwargs)
-        import torch.compiler.config
         from torch._dynamo.exc import BackendCompilerFailed
 
-        from .tracing import tracing, without_ours
+        from .tracing import without_ours
 
         args = tuple(without_ours(each) if isinstance(each, module.Hooks) else each for each in args)
         try:
-            with tracing(), torch.compiler.config.patch(cache_key_tag=_TAG):
-                return original(*args, **kwargs)
+            return _while_tracing(original, *args, **kwargs)
         except BackendCompilerFailed as error:
-            attached()[-1].not_modelled("torch.compile", FAILED.format(error=str(error).splitlines()[0]))
+            attached()[-1].not_modelled(COMPILED, FAILED.format(error=str(error).splitlines()[0]))
             return module.ConvertFrameReturn()
 
     return compile_
+
+
+def _while_tracing(function: Function, *args: Any, **kwargs: Any) -> Any:
+    """Also so that caches do not give to a card what was compiled here."""
+    import torch.compiler.config as settings
+
+    from .tracing import tracing
+
+    with tracing(), settings.patch(cache_key_tag=_TAG):  # type: ignore[attr-defined]  # made when it is imported
+        return function(*args, **kwargs)
 
 
 def _compile_backward(module: ModuleType) -> Undo:
     """The graph of a backward is compiled when the first gradient comes."""
 
     def making(original: Function) -> Function:
-        def get_or_compile(compiler: Any, **kwargs: Any) -> Callable[..., Any]:
+        def get_or_compile(compiler: Any, **kwargs: Any) -> Any:
             if compiler.compiled_bw is not None or not attached():
                 return original(compiler, **kwargs)
-            import torch.compiler.config
-
-            from .tracing import tracing
-
-            with tracing(), torch.compiler.config.patch(cache_key_tag=_TAG):
-                return original(compiler, **kwargs)
+            return _while_tracing(original, compiler, **kwargs)
 
         return get_or_compile
 

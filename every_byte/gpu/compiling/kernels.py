@@ -24,20 +24,35 @@ def launch_nothing() -> Undo:
                 {
                     "torch._inductor.async_compile": _make_none,
                     "torch.utils._triton": _ask_again,
-                    "triton.runtime.driver": lambda module: replaced(module.driver, "_active", lambda _before: _Driver()),
+                    "triton.runtime.driver": lambda module: replaced(
+                        module.driver, "_active", lambda _before: _Driver()
+                    ),
                 }
             ),
             replaced(torch._C._dynamo.guards, "_empty_strided_cuda", lambda _original: _empty_strided),
+        ]
+    )
+
+
+def know_of_graphs() -> Undo:
+    """Let the compiler's module on CUDA's graphs be imported, which asks PyTorch's C++ for what only a card has."""
+    return all_of(
+        [
             present(torch._C, "_cuda_CUDAAllocator_AllocatorState", lambda _original: _State),
             present(torch._C, "_set_cached_tensors_enabled", lambda _original: lambda _is_on: None),
         ]
     )
 
 
+def _stand_in(module: ModuleType) -> Undo:
+    return replaced(module.driver, "_active", lambda _before: _Driver())
+
+
 def _make_none(module: ModuleType) -> Undo:
-    return replaced(
-        module.AsyncCompile, "triton", lambda _original: lambda _compiler, name, _source, device_str="cuda": _Kernel(name)
-    )
+    def triton(_compiler: Any, kernel_name: str, _source: str, device_str: str = "cuda") -> "_Kernel":
+        return _Kernel(kernel_name)
+
+    return replaced(module.AsyncCompile, "triton", lambda _original: triton)
 
 
 def _ask_again(module: ModuleType) -> Undo:

@@ -82,8 +82,8 @@ def tracing() -> Iterator[None]:
 @contextmanager
 def running() -> Iterator[None]:
     """In the midst of compiling something runs for real, as when an optimizer makes its state."""
-    mode = attached()[-1]
-    is_off = mode not in _get_current_dispatch_mode_stack()  # Dynamo sets modes aside
+    mode, on = attached()[-1], {id(one) for one in _get_current_dispatch_mode_stack()}
+    is_off = id(mode) not in on  # Dynamo sets modes aside
     with _TRACING.interrupted(), _compiling(False), mode.seeing() if is_off else nullcontext():
         yield
 

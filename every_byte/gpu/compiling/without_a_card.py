@@ -7,7 +7,6 @@ engine of a CPU build takes no others: what asks them where they lie gets "cuda"
 import ctypes
 import sys
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +75,7 @@ def _for_cuda(original: Function) -> Function:
 
 
 def _taking_meta_for_cuda(original: Function) -> Function:
-    """A composite that has a kernel for meta tensors in Python would not be decomposed for autograd, as on CUDA it is."""
+    """A composite that has a kernel for meta tensors in Python would not be decomposed for autograd; on CUDA it is."""
 
     def resolve_key(op: Any, key: Any) -> Any:
         is_bare = key == _AUTOGRAD_META and not op.has_kernel_for_dispatch_key(key)
@@ -119,7 +118,7 @@ def _choosing(original: Function) -> Function:
 
 
 def _ordering(original: Function) -> Function:
-    def order(x: torch.Tensor, weight: torch.Tensor, backend: Any) -> torch.memory_format:
+    def order(x: torch.Tensor, weight: torch.Tensor, backend: Any) -> Any:
         if not isinstance(backend, Backend):
             return original(x, weight, backend)
         return order_of(x, weight) if backend is Backend.CUDNN else torch.contiguous_format
@@ -138,8 +137,7 @@ class _OnTheCpu(TorchDispatchMode):
 def _fold_on_the_cpu(module: Any) -> Undo:
     def folding(original: Function) -> Function:
         def run(*args: Any, **kwargs: Any) -> Any:
-            on_the_cpu: AbstractContextManager[Any] = _OnTheCpu()
-            with on_the_cpu:
+            with _OnTheCpu():  # type: ignore[no-untyped-call]  # PyTorch does not annotate its own
                 return original(*args, **kwargs)
 
         return run

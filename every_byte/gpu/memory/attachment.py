@@ -21,7 +21,7 @@ class _Thread(threading.local):
     """`modes`: of the GPUs that were opened on this thread. `inherited`: where autograd runs a part of a backward on a
     thread of its own, those of the thread that called it, while one of them is at work here. `depth`: how many
     operations are at work here, one inside the other. `asked`: the kind of device that the program has just named, for
-    the operation that comes next: "cuda", "meta", or "" for none. `compiling`: whether PyTorch's compiler is at work, on
+    the operation that comes next: "cuda", "meta", or "" for none. `compiling`: whether PyTorch's compiler works, on
     stand-ins for the tensors of a simulated GPU."""
 
     def __init__(self) -> None:

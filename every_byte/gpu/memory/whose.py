@@ -45,5 +45,5 @@ def _memory_of(tensor: torch.Tensor) -> Memory | None:
 
 
 def is_traced(tensor: torch.Tensor) -> bool:
-    """Whether a tensor is a stand-in, while PyTorch's compiler is at work: to C++ on meta, it means one of the GPU's."""
+    """Whether it is a stand-in with which PyTorch's compiler works: on meta to C++, it means a tensor of the GPU."""
     return this_thread.compiling and isinstance(tensor, FunctionalTensor)

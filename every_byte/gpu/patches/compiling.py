@@ -65,7 +65,7 @@ def why_not(stands_for_cuda: bool) -> str:
 
 
 def _has_any_hook_of_others() -> bool:
-    """Whether the program has hooks on all modules, of which the compiler warns: the simulator's leave nothing there."""
+    """Whether the program has hooks on all modules: the compiler warns of them, and the simulator's do no harm."""
     module = torch.nn.modules.module
     return any(not is_ours(hook) for name in GLOBAL_HOOKS for hook in getattr(module, name).values())
 

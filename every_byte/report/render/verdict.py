@@ -1,12 +1,12 @@
 """A report's verdict, in text as on its page: whether the program fits where it ran, and what must be said beside."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from every_byte.ledger.ledger import Ledger
 from every_byte.ledger.running import running
 from every_byte.palette import Category
 from every_byte.report.fits import Verdict, settings_of
-from every_byte.report.notes import not_counted
+from every_byte.report.notes import not_counted, without_compiler
 from every_byte.report.place import Place
 from every_byte.report.run import Run
 from every_byte.report.shortage import Shortage
@@ -35,7 +35,13 @@ class VerdictText:
 
 
 def verdict(report: Run) -> VerdictText:
-    """Whether it fits where it ran, and with how much to spare."""
+    """Whether it fits where it ran, and with how much to spare; what was not compiled is said first."""
+    said = _verdict(report)
+    beside = without_compiler(report.trace)
+    return replace(said, headline=f"{said.headline} ({beside})") if beside else said
+
+
+def _verdict(report: Run) -> VerdictText:
     if report.is_empty:
         return _of_nothing(report)
     if report.fatal:

@@ -178,7 +178,9 @@ def _backward_of_scale(ctx, grad):
     return grad * ctx.factor, None
 
 
-_scale.register_autograd(_backward_of_scale, setup_context=lambda ctx, inputs, output: setattr(ctx, "factor", inputs[1]))
+_scale.register_autograd(
+    _backward_of_scale, setup_context=lambda ctx, inputs, output: setattr(ctx, "factor", inputs[1])
+)
 
 
 def custom_operator():
