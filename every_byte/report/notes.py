@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from every_byte.gpu.compiling.by_the_clock import PADDING
+from every_byte.gpu.compiling.policies import AUTOTUNING, GRAPHS, PADDING
 from every_byte.gpu.cuda.extensions import EXTENSION
 from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.gpu.memory.versions import BY_THE_RULES, runs_another, verified
@@ -44,6 +44,16 @@ _BY_NAME = {
         "the compiler times some matrix products on the card, and pads the operands if that is faster; here it never "
         "does, and a padded operand is a copy of its own",
         "torch._inductor.config.shape_padding = False pads none on a card either",
+    ),
+    AUTOTUNING: (
+        "the compiler takes the kernel that is fastest on the card; here each product is PyTorch's own, as in the "
+        "default mode",
+        f"use the default mode; {_MEASURED}",
+    ),
+    GRAPHS: (
+        "what was compiled ran without a graph, as in the default mode; on a card the graph keeps its memory in a pool "
+        "of its own",
+        f"use the default mode; {_MEASURED}",
     ),
     "torch.jit": (
         "each operator of what was scripted or traced ran by itself; on a card TorchScript fuses elementwise ones from "

@@ -29,6 +29,7 @@ ORDER = """
     every_byte.gpu.dispatch
     every_byte.gpu.observer
     every_byte.gpu.patches
+    every_byte.gpu.compiling
     every_byte.gpu.cuda
     every_byte.gpu.live
     every_byte.gpu.cases

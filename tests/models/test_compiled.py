@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from every_byte.remedies.operations import FlopCounter, record
-from utils import Block, SavedTensorContext
+from utils import Block, SavedTensorContext, SimulatedGPU
 from utils.models.compiled import Compiled, first_to_go, missing_compiler
 
 
@@ -303,3 +303,14 @@ def test_graphs_are_those_of_the_last_shapes():
     other(given(4))  # PyTorch forgets all that it has compiled
     compiled(given(5))
     assert (compiled_for(compiled), compiled_for(other)) == (5, 4)
+
+
+@pytest.mark.parametrize("cuda", [False, True])
+def test_a_loss_on_a_simulated_gpu_has_a_backward(cuda):
+    """PyTorch has kernels for a loss on meta tensors as a whole, and with these would trace no backward of it."""
+    with SimulatedGPU("a100-80gb", cuda=cuda) as gpu:
+        x, weight = (torch.zeros(n, 32, device=gpu.device, requires_grad=True) for n in (64, 100))
+        compiled = Compiled(lambda x, weight, y: F.cross_entropy(x @ weight.T, y))
+        compiled(x, weight, torch.zeros(64, dtype=torch.long, device=gpu.device)).backward()
+    assert compiled.graphs.kept == ("_log_softmax 1", "nll_loss_forward 1[1]")
+    assert x.grad.shape == x.shape

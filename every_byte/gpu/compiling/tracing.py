@@ -19,8 +19,8 @@ from every_byte.gpu.memory.modes import attached
 from every_byte.gpu.patches.compiling import GLOBAL_HOOKS, is_ours
 from every_byte.gpu.patches.replacing import Undo, all_of, places
 
-from .by_the_clock import decide_without_a_clock
 from .kernels import launch_nothing
+from .policies import decide_without_a_card
 from .without_a_card import trace_without_a_card
 
 _TRACED = (torch, torch.Tensor, torch._C._nn)
@@ -101,7 +101,7 @@ def _begin() -> Undo:
     """Returns what undoes it."""
     ours = (place for place in places() if place.is_pytorchs and _is_traced(place.owner))
     undoings = [place.put_original() for place in ours if place.name not in _STILL_OURS]
-    return all_of([*undoings, _without_our_hooks(), trace_without_a_card(), launch_nothing(), decide_without_a_clock()])
+    return all_of([*undoings, _without_our_hooks(), trace_without_a_card(), launch_nothing(), decide_without_a_card()])
 
 
 def _is_traced(owner: Any) -> bool:

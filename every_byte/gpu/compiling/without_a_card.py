@@ -24,7 +24,6 @@ from every_byte.gpu.operators.convolution_choice import Backend, Settings, backe
 from every_byte.gpu.patches.late import once_imported
 from every_byte.gpu.patches.replacing import Function, Undo, all_of, replaced
 
-_AUTOGRAD_META, _AUTOGRAD_CUDA = torch._C.DispatchKey.AutogradMeta, torch._C.DispatchKey.AutogradCUDA
 _CPU, _CUDA = torch.device("cpu"), torch.device("cuda", 0)
 
 
@@ -42,7 +41,6 @@ def trace_without_a_card() -> Undo:
             _guard_cuda(),
             replaced(FakeTensorMode, "avoid_device_init", lambda _original: property(lambda _mode: True)),
             replaced(FunctionalTensorMode, "__torch_dispatch__", _for_cuda),
-            replaced(torch._ops, "resolve_key", _taking_meta_for_cuda),
             replaced(fake_tensor, "run_fallback_kernel", _by_our_kernels),
             replaced(torch._C, "_select_conv_backend", _choosing),
             replaced(torch._C, "_conv_determine_backend_memory_format", _ordering),
@@ -72,16 +70,6 @@ def _for_cuda(original: Function) -> Function:
         return original(mode, func, types, args, kwargs)
 
     return dispatch
-
-
-def _taking_meta_for_cuda(original: Function) -> Function:
-    """A composite that has a kernel for meta tensors in Python would not be decomposed for autograd; on CUDA it is."""
-
-    def resolve_key(op: Any, key: Any) -> Any:
-        is_bare = key == _AUTOGRAD_META and not op.has_kernel_for_dispatch_key(key)
-        return original(op, _AUTOGRAD_CUDA if is_bare else key)
-
-    return resolve_key
 
 
 def _by_our_kernels(original: Function) -> Function:

@@ -24,6 +24,7 @@ NOT_COMPILED = (
     'torch.compiler.set_stance("force_eager") leaves it out everywhere.'
 )
 COMPILED = "torch.compile"
+_AUTOGRAD_META, _AUTOGRAD_CUDA = torch._C.DispatchKey.AutogradMeta, torch._C.DispatchKey.AutogradCUDA
 GLOBAL_HOOKS = (
     "_global_forward_hooks",
     "_global_forward_pre_hooks",
@@ -42,9 +43,23 @@ def run_uncompiled() -> Undo:
     return all_of(
         [
             once_imported({_DYNAMO: _seeing_calls}),
+            replaced(torch._ops, "resolve_key", _taking_meta_for_cuda),
             replaced(torch.nn.modules.module, "_has_any_global_hook", lambda _original: _has_any_hook_of_others),
         ]
     )
+
+
+def _taking_meta_for_cuda(original: Function) -> Function:
+    """A composite that has a kernel for meta tensors in Python would not be decomposed for autograd; on CUDA it is.
+
+    PyTorch remembers the answer with each operator: it is to be the same whatever GPU is open.
+    """
+
+    def resolve_key(op: Any, key: Any) -> Any:
+        is_bare = key == _AUTOGRAD_META and not op.has_kernel_for_dispatch_key(key)
+        return original(op, _AUTOGRAD_CUDA if is_bare else key)
+
+    return resolve_key
 
 
 def why_not(stands_for_cuda: bool) -> str:
