@@ -16,6 +16,7 @@ PATH = {
     "A program runs": ("utils/models", "every_byte/remedies"),
     "Each call is accounted for": (
         "every_byte/gpu/cuda",
+        "every_byte/gpu/compiling",
         "every_byte/gpu/patches",
         "every_byte/gpu/dispatch",
         "every_byte/gpu/operators",
