@@ -13,6 +13,8 @@ from .events import Event
 from .roots import Roots
 
 NEVER = 1 << 60  # a position after every other
+COMPILED = "CompiledFunctionBackward"
+"""The node that autograd has for a whole graph of `torch.compile`."""
 
 
 class Role(NamedTuple):
@@ -48,6 +50,11 @@ class GraphNode:
     released_at: int = NEVER
     since: int = 0
     until: int = NEVER
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether it is a whole graph of `torch.compile`: its backward lets go of one tensor after the other."""
+        return self.name == COMPILED
 
 
 class Kept(NamedTuple):
@@ -168,18 +175,22 @@ class Attribution:
 
         A node was made before the first allocation at which autograd had counted it. It has let go once backward is
         through, or once anything that it kept is free: then backward has run it, or its graph is gone. A backward runs
-        its nodes from the last made to the first, so that all made after such a node have let go as well.
+        its nodes from the last made to the first, so that all made after such a node have let go as well. One that is
+        compiled lets go until backward is through.
         """
         owners = self._owners
         for node in owners.nodes:
             first = bisect_right(owners.counts, node.number)
             node.since = min(node.seen_at - 1, self.made_at.get(first, NEVER))
             freed = min((self.freed_at.get(number, NEVER) for number in node.allocations), default=NEVER)
-            node.until = min(node.released_at, freed + 1)
+            node.until = NEVER if node.is_compiled else min(node.released_at, freed + 1)
         for backward in owners.passes:
             if backward.releases:
                 earliest = NEVER
                 for node in backward.nodes:
+                    if node.is_compiled:
+                        node.until = min(node.until, backward.end)
+                        continue
                     if backward.start < node.until <= backward.end:
                         earliest = min(earliest, node.until)
                     node.until = min(node.until, max(earliest, backward.start))

@@ -84,6 +84,11 @@ class ModulePaths:
         running = self._thread.running
         return bool(running) and running[-1][3] == torch._C._current_graph_task_id() != -1
 
+    def path_of(self, module: nn.Module) -> str:
+        """The path of a module that has run, or is a part of one that has; that of the running one where it is none."""
+        known = self._thread.names.get(module)
+        return self.current if known is None else known
+
     def of_node(self, node: torch.autograd.graph.Node) -> str:
         """The path of the innermost module whose forward made `node`; "" for nodes made outside of all modules.
 

@@ -3,6 +3,7 @@
 What a kernel takes besides its arguments, Inductor allocates itself, in the code around it.
 """
 
+import sys
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
@@ -12,6 +13,8 @@ import torch
 from every_byte.gpu.memory.attachment import attached
 from every_byte.gpu.patches.late import once_imported
 from every_byte.gpu.patches.replacing import Undo, all_of, present, replaced
+
+from .purposes import name_last
 
 _THREADS_OF_A_WARP = 32
 
@@ -107,4 +110,6 @@ class _State:
 
 
 def _empty_strided(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-    return torch.empty_strided(size, stride, dtype=dtype, device="cuda")
+    made = torch.empty_strided(size, stride, dtype=dtype, device="cuda")
+    name_last(attached()[-1].memory, sys._getframe(1))
+    return made

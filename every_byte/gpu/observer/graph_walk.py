@@ -10,7 +10,7 @@ import torch
 from torch.autograd.graph import Node
 
 from every_byte.gpu.memory.contents import nodes_of
-from every_byte.ledger.attribution import NEVER, GraphNode, Kept, Owners
+from every_byte.ledger.attribution import COMPILED, NEVER, GraphNode, Kept, Owners
 from every_byte.ledger.deep_graphs import ACCUMULATORS, looked_at, number_of
 from every_byte.ledger.roots import ModulePath, root_of
 from every_byte.ledger.saved_tensors import node_name, raw_slots
@@ -70,7 +70,7 @@ class GraphWalk:
         self._on_computed, self._shift = on_computed, shift
         self._owners, self._position, self._module_of, self._numbers_of = owners, position, module_of, numbers_of
         self._mark = object()  # by which a node's metadata has the life that this walk has given it
-        self._namesakes: dict[tuple[str, str], list[GraphNode]] = {}
+        self._namesakes: dict[tuple[str | None, str], list[GraphNode]] = {}
         self._watches: dict[int, _Watch] = {}  # by the identity of what is remembered
         self._placeholders: weakref.WeakKeyDictionary[object, tuple[GraphNode, str]] = weakref.WeakKeyDictionary()
         self._frames: weakref.WeakKeyDictionary[checkpoints.Frame, list[GraphNode]] = weakref.WeakKeyDictionary()
@@ -135,7 +135,8 @@ class GraphWalk:
         if not slots:
             life.known = None
             return
-        module = self._module_of(number - self._shift())
+        # what is compiled is one node, and each of its allocations is some module's
+        module = None if name == COMPILED else self._module_of(number - self._shift())
         life.known = node = GraphNode(number, module, name, 0, self._position())
         self._watches[id(node)] = watch = _Watch(life, self._node_died)
         watch.remembered = node
