@@ -305,6 +305,7 @@ def test_graphs_are_those_of_the_last_shapes():
     assert (compiled_for(compiled), compiled_for(other)) == (5, 4)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of what PyTorch's compiler imports
 @pytest.mark.parametrize("cuda", [False, True])
 def test_a_loss_on_a_simulated_gpu_has_a_backward(cuda):
     """PyTorch has kernels for a loss on meta tensors as a whole, and with these would trace no backward of it."""
