@@ -48,7 +48,7 @@ def main(card: str, *wanted: str) -> None:
                 print(
                     f"{card} {subject}.{name}: {'the same' if cold == warm else 'others'} with cold caches", flush=True
                 )
-                write_text(path, subjects | {s: before[s] for s in before if s not in subjects})
+            write_text(path, subjects | {s: before[s] for s in before if s not in subjects})
 
 
 def write_text(path: Path, subjects: dict[str, dict[str, object]]) -> None:
