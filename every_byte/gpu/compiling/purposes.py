@@ -20,6 +20,7 @@ from every_byte.ledger.roots import ModulePath, root_of
 _KERNEL = re.compile(r"Source Nodes: \[(?P<calls>.*)\], Original ATen: \[(?P<operators>.*)\]")
 _EXTERN = re.compile(r"extern_kernels\.(?P<name>\w+)\(")
 _CAST = "_to_copy"
+_MOST_NAMED = 3
 _MAKES = "empty_strided_cuda("
 _VARIABLE = re.compile(r"^[LG]\['\w+'\]\.?")
 _VIEWS = frozenset(
@@ -116,4 +117,6 @@ def _kernels(path: str) -> dict[int, _Kernel]:
 def _fused(operators: list[str]) -> str:
     """As "add + gelu", of what a kernel computes: without views, and without changes of type beside others."""
     names = dict.fromkeys(name.removeprefix("aten.") for name in operators if name and name not in _VIEWS)
-    return " + ".join([name for name in names if name != _CAST] or names)
+    computed = [name for name in names if name != _CAST] or list(names)
+    few, more = computed[:_MOST_NAMED], len(computed) - _MOST_NAMED
+    return " + ".join(few) + (f" + {more} more" if more > 0 else "")

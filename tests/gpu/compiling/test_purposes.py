@@ -21,6 +21,8 @@ buf2 = empty_strided_cuda((4, 8), (8, 1), torch.float32)
 extern_kernels.addmm(arg1, buf1, arg2, alpha=1, beta=1, out=buf2)
 buf3 = empty_strided_cuda((4, 8), (8, 1), torch.bfloat16)
 # Topologically Sorted Source Nodes: [], Original ATen: [aten._to_copy]
+buf4 = empty_strided_cuda((4, 8), (8, 1), torch.float32)
+# Topologically Sorted Source Nodes: [a, b], Original ATen: [aten.mul, aten.add, aten.exp, aten.sub, aten.div]
 """
 
 
@@ -28,7 +30,8 @@ def test_a_line_is_for_the_next_kernel(tmp_path):
     path = tmp_path / "compiled.py"
     path.write_text(CODE)
     first, second, third = ("add + gelu", ("h", "gelu")), ("addmm", ("linear",)), ("_to_copy", ("",))
-    assert _kernels(str(path)) == {2: first, 3: first, 7: second, 10: third}
+    fourth = "mul + add + exp + 2 more", ("a", "b")
+    assert _kernels(str(path)) == {2: first, 3: first, 7: second, 10: third, 12: fourth}
 
 
 class Block(nn.Module):
