@@ -12,7 +12,7 @@ import torch
 
 FOLDER = Path(__file__).resolve().parents[1] / "reference" / "compiled"
 BOOK = "2.13.0"
-SUBJECTS = ("models", "ways", "attention")
+SUBJECTS = ("models", "ways", "attention", "ranks")
 
 
 def programs(subject):

@@ -13,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from every_byte.gpu.memory.as_cuda import AsCuda
 from every_byte.gpu.memory.modes import standing_for_cuda
-from every_byte.gpu.patches.replacing import Changes, Function, Maker, Undo, all_of, replaced
+from every_byte.gpu.patches.replacing import Changes, Function, Maker, Undo, all_of, present, replaced
 
 _UNDEFINED = "undefined"  # what PyTorch says of a group for which no backend was asked
 _PORT = "29500"  # nobody listens there, and nobody asks
@@ -120,6 +120,8 @@ def pretend() -> Undo:
     undoings: list[Undo] = [partial(asked.update, now=False)]
     for owner in _modules():
         undoings += [replaced(owner, name, only_now(make)) for name, make in changes.items() if name in vars(owner)]
+    if not hasattr(dist.distributed_c10d, "ProcessGroupNCCL"):  # of which a group is asked whether it is one
+        undoings.append(present(dist.distributed_c10d, "ProcessGroupNCCL", lambda _original: _NCCL))
     undoings.append(replaced(DistributedDataParallel, "__init__", _with_nobody))
     undoings.append(replaced(torch.cuda, "device_count", _one_for_each_rank))
     return all_of(undoings)
@@ -152,6 +154,10 @@ def _with_nobody(original: Function) -> Function:
             ddp.logger = _Untimed(ddp.logger)
 
     return __init__
+
+
+class _NCCL:
+    """In the place of NCCL's process group, where PyTorch is built without: none is one."""
 
 
 class _Untimed:

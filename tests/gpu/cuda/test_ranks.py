@@ -1,6 +1,7 @@
 """One rank of several: its environment, its groups, its GPU, and the parts that it holds."""
 
 import os
+from datetime import timedelta
 
 import pytest
 import torch
@@ -98,6 +99,12 @@ def test_a_group_says_what_was_asked(rank_3, capfd, backend, told, where):
         dist.all_reduce(x, group=each)
     dist.barrier()
     assert "Warning" not in capfd.readouterr().err
+
+
+def test_a_timeout_can_be_longer(rank_3):
+    """As that of each group is, where the compiler finds in its cache what it would have taken long to make."""
+    dist.init_process_group("nccl")
+    dist.distributed_c10d._add_ephemeral_timeout_for_all_pgs(timedelta(seconds=9))
 
 
 def test_exchanges(rank_3):
