@@ -11,6 +11,7 @@ from every_byte.gpu.patches.replacing import Function, Undo, all_of, replaced
 
 from . import purposes
 from .kernels import know_of_graphs
+from .tracing import running, tracing, without_ours
 
 _SKIPPED = ("every_byte.gpu", "every_byte.ledger", "every_byte.report", "every_byte.step")
 _TAG = "every_byte"
@@ -51,8 +52,6 @@ def _know_functions(rules: ModuleType) -> Undo:
 def _of_pytorchs(original: Any) -> Function:
     @cache
     def known() -> Any:
-        from .tracing import tracing
-
         with tracing():
             return original.__wrapped__()
 
@@ -67,8 +66,6 @@ def _compiling(module: ModuleType, original: Function) -> Function:
             return original(*args, **kwargs)
         from torch._dynamo.exc import BackendCompilerFailed
 
-        from .tracing import without_ours
-
         args = tuple(without_ours(each) if isinstance(each, module.Hooks) else each for each in args)
         try:
             return _while_tracing(original, *args, **kwargs)
@@ -82,8 +79,6 @@ def _compiling(module: ModuleType, original: Function) -> Function:
 def _while_tracing(function: Function, *args: Any, **kwargs: Any) -> Any:
     """Also so that caches do not give to a card what was compiled here."""
     import torch.compiler.config as settings
-
-    from .tracing import tracing
 
     with tracing(), settings.patch(cache_key_tag=_TAG):  # type: ignore[attr-defined]  # made when it is imported
         return function(*args, **kwargs)
@@ -172,8 +167,6 @@ def _for_real(function: Function) -> Function:
     def run(*args: Any, **kwargs: Any) -> Any:
         if not this_thread.compiling:
             return function(*args, **kwargs)
-        from .tracing import running
-
         with running():
             return function(*args, **kwargs)
 

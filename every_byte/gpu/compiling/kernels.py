@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.records import RECORDS
 from every_byte.gpu.patches.late import once_imported
 from every_byte.gpu.patches.replacing import Undo, all_of, present, replaced
 
@@ -27,9 +28,7 @@ def launch_nothing() -> Undo:
                 {
                     "torch._inductor.async_compile": _make_none,
                     "torch.utils._triton": _ask_again,
-                    "triton.runtime.driver": lambda module: replaced(
-                        module.driver, "_active", lambda _before: _Driver()
-                    ),
+                    "triton.runtime.driver": _stand_in,
                 }
             ),
             replaced(torch._C._dynamo.guards, "_empty_strided_cuda", lambda _original: _empty_strided),
@@ -111,5 +110,6 @@ class _State:
 
 def _empty_strided(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
     made = torch.empty_strided(size, stride, dtype=dtype, device="cuda")
-    name_last(attached()[-1].memory, sys._getframe(1))
+    if (record := RECORDS.get(made.untyped_storage()._cdata)) is not None:
+        name_last(record.memory, record.number, sys._getframe(1))
     return made

@@ -74,11 +74,15 @@ def note_file(path: str) -> None:
         _of_file[path] = _compiling[-1]
 
 
-def name_last(memory: Memory, caller: FrameType) -> None:
-    """Say of the last allocation, which `caller`, compiled code, has made, for which operations and module it is."""
-    path, event = caller.f_code.co_filename, memory.trace.events[-1]
+def name_last(memory: Memory, number: int, caller: FrameType) -> None:
+    """Say of allocation `number`, which `caller`, compiled code, has just made, for which operations and module it is.
+
+    One of no bytes has no event.
+    """
+    path = caller.f_code.co_filename
+    event = next((one for one in reversed(memory.trace.events) if one.action == "alloc"), None)
     kernel = _kernels(path).get(caller.f_lineno)
-    if kernel is None or event.action != "alloc" or event.operation != "aten::empty_strided":
+    if event is None or event.allocation != number or kernel is None:
         return
     event.operation = kernel.operators or event.operation
     modules = _of_file.get(path, Calls({})).modules

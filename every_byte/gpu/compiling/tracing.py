@@ -73,7 +73,7 @@ def tracing() -> Iterator[None]:
     """PyTorch is compiling: what the simulator has put in PyTorch's places is out of the way."""
     _TRACING.deepen()
     try:
-        with _compiling(True):
+        with this_thread.having("compiling", True):
             yield
     finally:
         _TRACING.rise()
@@ -84,17 +84,9 @@ def running() -> Iterator[None]:
     """In the midst of compiling something runs for real, as when an optimizer makes its state."""
     mode, on = attached()[-1], {id(one) for one in _get_current_dispatch_mode_stack()}
     is_off = id(mode) not in on  # Dynamo sets modes aside
-    with _TRACING.interrupted(), _compiling(False), mode.seeing() if is_off else nullcontext():
+    seeing = mode.seeing() if is_off else nullcontext()
+    with _TRACING.interrupted(), this_thread.having("compiling", False), seeing:
         yield
-
-
-@contextmanager
-def _compiling(is_so: bool) -> Iterator[None]:
-    outer, this_thread.compiling = this_thread.compiling, is_so
-    try:
-        yield
-    finally:
-        this_thread.compiling = outer
 
 
 def _begin() -> Undo:

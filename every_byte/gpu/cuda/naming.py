@@ -1,8 +1,7 @@
 """Where a program says that something is to lie: on "cuda", on "meta", or where PyTorch puts it by default."""
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 import torch
 from torch._C import _len_torch_function_stack
@@ -65,11 +64,6 @@ def by_default() -> torch.device | None:
     return next((mode.device for mode in modes if isinstance(mode, DeviceContext)), None)
 
 
-@contextmanager
-def asking(kind: str) -> Iterator[None]:
+def asking(kind: str) -> AbstractContextManager[None]:
     """What is made inside is on that kind of device by the program's own word: "cuda" or "meta"."""
-    outer, this_thread.asked = this_thread.asked, kind
-    try:
-        yield
-    finally:
-        this_thread.asked = outer
+    return this_thread.having("asked", kind)

@@ -31,6 +31,16 @@ class _Thread(threading.local):
         self.asked = ""
         self.compiling = False
 
+    @contextmanager
+    def having(self, name: str, value: object) -> Iterator[None]:
+        """One of these is `value` for a while."""
+        outer = getattr(self, name)
+        setattr(self, name, value)
+        try:
+            yield
+        finally:
+            setattr(self, name, outer)
+
 
 _NONE: list[_Mode] = []
 _thread = this_thread = _Thread()
