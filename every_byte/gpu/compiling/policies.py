@@ -16,6 +16,7 @@ PADDING = "torch.compile's padding of matrix products"
 AUTOTUNING = "torch.compile's max-autotune"
 GRAPHS = "torch.compile's CUDA graphs"
 SAID = "{what} is not modelled: {policy}"
+_POLICIES = "every_byte_policies"
 _PADS = (
     "which products are padded, it finds by timing them on the card. Here none is; "
     "torch._inductor.config.shape_padding = False never pads."
@@ -26,46 +27,75 @@ _CAPTURES = "what was compiled keeps its memory in a pool of the graph. Here it 
 
 def decide_without_a_card() -> Undo:
     """Follow the policies, and say so. Returns what undoes it."""
+    followed = _Followed()
     return once_imported(
         {
-            "torch._inductor.fx_passes.pad_mm": _pad_nothing,
-            "torch._inductor.select_algorithm": _take_pytorchs,
-            "torch._inductor.output_code": _capture_nothing,
+            "torch._inductor.fx_passes.pad_mm": followed.pad_nothing,
+            "torch._inductor.select_algorithm": followed.take_pytorchs,
+            "torch._inductor.output_code": lambda module: all_of(
+                [followed.remember(module), _capture_nothing(module)]
+            ),
         }
     )
 
 
+class _Followed:
+    """What was decided while one function is compiled. A graph keeps it: who finds that in a cache is told, too."""
+
+    def __init__(self) -> None:
+        self._policies: dict[str, str] = {}
+
+    def pad_nothing(self, module: ModuleType) -> Undo:
+        """Answer, where Inductor looks whether it has timed such a product before, that it has."""
+
+        def never(_original: Function) -> Function:
+            def get_cached_should_pad(_key: str) -> bool:
+                self._policies[PADDING] = _PADS
+                return False
+
+            return get_cached_should_pad
+
+        return replaced(module, "get_cached_should_pad", never)
+
+    def take_pytorchs(self, module: ModuleType) -> Undo:
+        """Leave one choice, where Inductor would time several."""
+
+        def choosing(original: Function) -> Function:
+            def choose(selector: Any, name: str, choices: list[Any], *args: Any, **kwargs: Any) -> Any:
+                if len(choices) > 1:
+                    self._policies[AUTOTUNING] = _TUNES
+                    own = [one for one in choices if isinstance(one, module.ExternKernelCaller)]
+                    choices = (own or choices)[:1]
+                return original(selector, name, choices, *args, **kwargs)
+
+            return choose
+
+        return replaced(module.AlgorithmSelectorCache, "__call__", choosing)
+
+    def remember(self, module: ModuleType) -> Undo:
+        """Write into each graph what was decided for it, and tell it of each that is made, or found in a cache."""
+
+        def making(original: Function) -> Function:
+            def init(graph: Any, *args: Any, **kwargs: Any) -> None:
+                original(graph, *args, **kwargs)
+                setattr(graph, _POLICIES, dict(self._policies))
+
+            return init
+
+        def beginning(original: Function) -> Function:
+            def post_compile(graph: Any, *args: Any, **kwargs: Any) -> None:
+                for what, policy in (self._policies | getattr(graph, _POLICIES, {})).items():
+                    _tell(what, policy)
+                original(graph, *args, **kwargs)
+
+            return post_compile
+
+        graph = module.CompiledFxGraph
+        return all_of([replaced(graph, "__init__", making), replaced(graph, "post_compile", beginning)])
+
+
 def _tell(what: str, policy: str) -> None:
     attached()[-1].not_modelled(what, SAID.format(what=what, policy=policy))
-
-
-def _pad_nothing(module: ModuleType) -> Undo:
-    """Answer, where Inductor looks whether it has timed such a product before, that it has."""
-
-    def never(_original: Function) -> Function:
-        def get_cached_should_pad(_key: str) -> bool:
-            _tell(PADDING, _PADS)
-            return False
-
-        return get_cached_should_pad
-
-    return replaced(module, "get_cached_should_pad", never)
-
-
-def _take_pytorchs(module: ModuleType) -> Undo:
-    """Leave one choice, where Inductor would time several."""
-
-    def choosing(original: Function) -> Function:
-        def choose(selector: Any, name: str, choices: list[Any], *args: Any, **kwargs: Any) -> Any:
-            if len(choices) > 1:
-                _tell(AUTOTUNING, _TUNES)
-                own = [one for one in choices if isinstance(one, module.ExternKernelCaller)]
-                choices = (own or choices)[:1]
-            return original(selector, name, choices, *args, **kwargs)
-
-        return choose
-
-    return replaced(module.AlgorithmSelectorCache, "__call__", choosing)
 
 
 def _capture_nothing(module: ModuleType) -> Undo:

@@ -29,7 +29,13 @@ def trained(n: int, **options):
     return rows, set(gpu.unmodelled)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(autouse=True)
+def fresh(tmp_path, monkeypatch):
+    """The compiler's cache, empty."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+
+
+@pytest.fixture
 def by_default():
     return trained(256)
 
@@ -47,9 +53,11 @@ def test_by_default_there_is_nothing_to_tell(by_default):
     ],
 )
 def test_another_mode_is_told_and_takes_what_the_default_does(by_default, mode, told):
-    assert trained(256, mode=mode) == (by_default[0], told)
+    for _cache in ("empty", "warm"):
+        assert trained(256, mode=mode) == (by_default[0], told)
 
 
 def test_odd_sizes_may_be_padded_and_are_not():
-    assert trained(1023)[1] == {"torch.compile's padding of matrix products"}
+    for _cache in ("empty", "warm"):
+        assert trained(1023)[1] == {"torch.compile's padding of matrix products"}
     assert trained(1023, options={"shape_padding": False})[1] == set()
