@@ -10,6 +10,7 @@ from contextlib import nullcontext
 
 import pytest
 from hypothesis import settings
+from pytorchs_switches import standing
 
 pytest.register_assert_rewrite("running")  # whose comparisons show both sides, as a test's own do
 
@@ -121,6 +122,18 @@ def _undo_a_notebooks_cells() -> None:
 def _of_libraries():
     if len(sys.modules) > _known_modules + MANY:  # some are loaded when they are first used
         _keep_what_there_is()
+
+
+@pytest.fixture(autouse=True)
+def _leaves_pytorchs_switches(request):
+    """A test that turns one and leaves it so is an error itself, and not the cause of another's, in some order."""
+    if "torch" not in sys.modules:
+        yield
+        return
+    before = standing()
+    yield
+    after = standing()
+    assert after == before, f"{request.node.name} leaves one of PyTorch's switches turned"
 
 
 @pytest.fixture

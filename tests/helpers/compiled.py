@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import torch
+from pytorchs_switches import without_cudnn_attention
 
 FOLDER = Path(__file__).resolve().parents[1] / "reference" / "compiled"
 BOOK = "2.13.0"
@@ -27,11 +28,10 @@ def programs(subject):
 def ran(program):
     """Run it: by mark [allocated, peak since the mark before, reserved]."""
     torch.manual_seed(0)
-    torch.backends.cuda.enable_cudnn_sdp(False)  # what cuDNN's attention takes for itself its stand-in does not
     found = {}
     gc.collect()
     torch.cuda.reset_peak_memory_stats()
-    with warnings.catch_warnings():
+    with without_cudnn_attention(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for mark in program():
             found[mark] = [

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 
-import torch
 from operator_samples import MODES, ON_A100, Event, Outcome, drawn, operators, outcome, run, signature
 from places import RECORDED
+from pytorchs_switches import without_cudnn_attention
 
 from every_byte.verify.simulated import GPUS
 from utils import SimulatedGPU
@@ -103,15 +103,11 @@ def verdict(cuda: Outcome, simulated: Outcome, flags: frozenset[str]) -> str:
 
 def results(mode: str, names: Iterable[str], at_most: int | None = None, card: str = "a100") -> Iterator[Result]:
     """The samples of these operators in a mode, each compared with its recording: all, or the first ones of each."""
-    cudnn_sdp = torch.backends.cuda.cudnn_sdp_enabled()
-    torch.backends.cuda.enable_cudnn_sdp(False)
-    try:
-        with SimulatedGPU(GPUS[card]), warnings.catch_warnings():  # around all others, which then open faster
-            warnings.simplefilter("ignore")
-            for name in names:
-                yield from _of_one(mode, name, at_most, card)
-    finally:
-        torch.backends.cuda.enable_cudnn_sdp(cudnn_sdp)
+    # the GPU is around all others, which then open faster
+    with without_cudnn_attention(), SimulatedGPU(GPUS[card]), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name in names:
+            yield from _of_one(mode, name, at_most, card)
 
 
 def _of_one(mode: str, name: str, at_most: int | None, card: str) -> Iterator[Result]:

@@ -44,9 +44,23 @@ def _know_functions(rules: ModuleType) -> Undo:
 
     Dynamo finds PyTorch's functions by name, once, and knows them by what it found: not what stands in their places.
     """
+    known = [replaced(rules, name, _of_pytorchs) for name in ("get_torch_obj_rule_map", "get_tensor_method")]
+    return all_of([*known, _skip_ours(rules)])
+
+
+def _skip_ours(rules: ModuleType) -> Undo:
+    """Have Dynamo leave the simulator's files out while a GPU is open on which its hooks are out of sight."""
+    n_before = len(rules.SKIP_DIRS)
     for name in _SKIPPED:
         rules.add(name)
-    return all_of([replaced(rules, name, _of_pytorchs) for name in ("get_torch_obj_rule_map", "get_tensor_method")])
+    added = rules.SKIP_DIRS[n_before:]
+
+    def undo() -> None:
+        for folder in added:
+            rules.SKIP_DIRS.remove(folder)
+        rules._recompile_re()
+
+    return undo
 
 
 def _of_pytorchs(original: Any) -> Function:

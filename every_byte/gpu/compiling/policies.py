@@ -32,9 +32,7 @@ def decide_without_a_card() -> Undo:
         {
             "torch._inductor.fx_passes.pad_mm": followed.pad_nothing,
             "torch._inductor.select_algorithm": followed.take_pytorchs,
-            "torch._inductor.output_code": lambda module: all_of(
-                [followed.remember(module), _capture_nothing(module)]
-            ),
+            "torch._inductor.output_code": lambda module: all_of([followed.remember(module), _capture_nothing(module)]),
         }
     )
 

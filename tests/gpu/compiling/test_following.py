@@ -101,6 +101,23 @@ class TestFollowed:
         assert {key: value for key, value in before.items() if after.get(key) is not value} == {}
         assert torch.nn.modules.module._global_forward_hooks == hooks
 
+    def test_a_compiler_of_ones_own_then_traces_as_before(self):
+        """On a GPU that does not stand for "cuda" it sees the simulator's hooks, and would stop at what is skipped."""
+        import torch._dynamo.trace_rules as rules
+
+        before = list(rules.SKIP_DIRS)
+        with SimulatedGPU("a100-80gb", cuda=True):
+            assert len(rules.SKIP_DIRS) > len(before)
+            with SimulatedGPU("t4-16gb", cuda=True):
+                pass
+            assert len(rules.SKIP_DIRS) > len(before)
+        assert before == rules.SKIP_DIRS
+        module = torch.nn.Linear(3, 3)
+        torch._dynamo.reset()
+        with SimulatedGPU("a100-80gb") as gpu, torch._dynamo.config.patch(error_on_recompile=True):
+            run = torch.compile(module.to(gpu.device), backend="eager", fullgraph=True)
+            run(torch.zeros(2, 3, device=gpu.device)).sum().backward()
+
     def test_no_step_compiles_again(self):
         torch._dynamo.reset()
         torch._dynamo.utils.counters.clear()
