@@ -9,13 +9,12 @@ from every_byte.gpu.patches.compiling import COMPILED
 from every_byte.gpu.patches.late import once_imported
 from every_byte.gpu.patches.replacing import Function, Undo, all_of, replaced
 
-from . import purposes
 from .kernels import know_of_graphs
+from .purposes import write_modules
 from .tracing import running, tracing, without_ours
 
 _SKIPPED = ("every_byte.gpu", "every_byte.ledger", "every_byte.report", "every_byte.step")
 _TAG = "every_byte"
-_CALLS = "every_byte_calls"
 FAILED = (
     "torch.compile failed on a simulated GPU, where it may well work on a card: {error}. The function runs as it was "
     "written, and counts as that."
@@ -32,11 +31,9 @@ def follow_the_compiler() -> Undo:
             "torch._functorch._aot_autograd.runtime_wrappers": _compile_backward,
             "torch._higher_order_ops.flex_attention": _differentiate_scores,
             "torch.fx.graph_module": _make_constants,
-            "torch._inductor.compile_fx": lambda module: replaced(module, "compile_fx", _know_calls),
-            "torch._inductor.codecache": _know_files,
         }
     )
-    return all_of([know_of_graphs(), in_modules])
+    return all_of([know_of_graphs(), write_modules(), in_modules])
 
 
 def _know_functions(rules: ModuleType) -> Undo:
@@ -105,41 +102,11 @@ def _compile_backward(module: ModuleType) -> Undo:
         def get_or_compile(compiler: Any, **kwargs: Any) -> Any:
             if compiler.compiled_bw is not None or not attached():
                 return original(compiler, **kwargs)
-            with purposes.of_graph(getattr(compiler, _CALLS, None)):
-                return _while_tracing(original, compiler, **kwargs)
+            return _while_tracing(original, compiler, **kwargs)
 
         return get_or_compile
 
-    def beginning(original: Function) -> Function:
-        def init(compiler: Any, *args: Any, **kwargs: Any) -> None:
-            original(compiler, *args, **kwargs)
-            setattr(compiler, _CALLS, purposes.now())
-
-        return init
-
-    compiler = module._AutogradBackwardCompiler
-    return all_of([replaced(compiler, "get_or_compile", making), replaced(compiler, "__init__", beginning)])
-
-
-def _know_calls(original: Function) -> Function:
-    """Inductor is given a graph of Dynamo's: whose calls what it makes has."""
-
-    def compile_fx(model: Any, *args: Any, **kwargs: Any) -> Any:
-        with purposes.of_graph(purposes.Calls.of(model) if hasattr(model, "graph") else None):
-            return original(model, *args, **kwargs)
-
-    return compile_fx
-
-
-def _know_files(module: ModuleType) -> Undo:
-    def loading(original: Any) -> Any:
-        def load(cls: Any, key: str, path: str, *args: Any, **kwargs: Any) -> Any:
-            purposes.note_file(path)
-            return original.__func__(cls, key, path, *args, **kwargs)
-
-        return classmethod(load)
-
-    return replaced(module.PyCodeCache, "load_by_key_path", loading)
+    return replaced(module._AutogradBackwardCompiler, "get_or_compile", making)
 
 
 def _differentiate_scores(module: ModuleType) -> Undo:

@@ -3,19 +3,16 @@
 What a kernel takes besides its arguments, Inductor allocates itself, in the code around it.
 """
 
-import sys
-from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
 import torch
 
 from every_byte.gpu.memory.attachment import attached
-from every_byte.gpu.memory.records import RECORDS
 from every_byte.gpu.patches.late import once_imported
 from every_byte.gpu.patches.replacing import Undo, all_of, present, replaced
 
-from .purposes import name_last
+from . import purposes
 
 _THREADS_OF_A_WARP = 32
 
@@ -31,7 +28,8 @@ def launch_nothing() -> Undo:
                     "triton.runtime.driver": _stand_in,
                 }
             ),
-            replaced(torch._C._dynamo.guards, "_empty_strided_cuda", lambda _original: _empty_strided),
+            replaced(torch._C._dynamo.guards, "_empty_strided_cuda", lambda _original: purposes.empty_strided),
+            replaced(torch._C._dynamo.guards, "assert_size_stride", purposes.checking),
         ]
     )
 
@@ -106,10 +104,3 @@ class _Driver:
 
 class _State:
     """What CUDA's graphs keep of the allocator; nothing asks for it here."""
-
-
-def _empty_strided(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-    made = torch.empty_strided(size, stride, dtype=dtype, device="cuda")
-    if (record := RECORDS.get(made.untyped_storage()._cdata)) is not None:
-        name_last(record.memory, record.number, sys._getframe(1))
-    return made
