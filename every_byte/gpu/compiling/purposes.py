@@ -102,6 +102,7 @@ def _name(made: torch.Tensor, caller: FrameType) -> None:
     record = RECORDS.get(made.untyped_storage()._cdata) if kernel else None
     if kernel is None or record is None or (event := _last_of(record.memory, record.number)) is None:
         return
+    record.memory.owners.computed.add(record.number)
     event.operation = kernel.operators or event.operation
     within = _compiled_module(record.memory, event, caller) if kernel.module is not None else None
     if within is not None:

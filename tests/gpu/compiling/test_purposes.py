@@ -90,3 +90,19 @@ def test_what_a_compiled_model_allocates_has_its_module(compiled, cache):
     temporaries = [event for event in trace.events if event.node == COMPILED and event.n_bytes == 4 * 512 * 256]
     assert len(temporaries) in (2, 4)  # a whole model's are used again
     assert {event.module for event in temporaries} <= {f"{i}.{name}" for i in "01" for name in ("up", "act", "down")}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Triton has wheels for Linux alone")
+@pytest.mark.skipif(not torch.__version__.startswith("2.13."), reason="the compiler is known in PyTorch 2.13")
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore")
+def test_a_copy_of_a_weight_that_a_compiled_function_makes_is_no_input():
+    torch._dynamo.reset()
+    with SimulatedGPU("a100-80gb", cuda=True) as gpu:
+        model, x = nn.Linear(64, 256, bias=False).cuda(), torch.zeros(512, 64, device="cuda", requires_grad=True)
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            y = torch.compile(lambda x: model(x))(x)
+        trace = gpu.look_around()
+        (copy,) = [row for row in rows_at(trace, len(trace.events)) if row.n_bytes == 2 * 64 * 256]
+        del y
+    assert (copy.category, copy.operation) == ("activations", "_to_copy")
