@@ -44,6 +44,25 @@ def gpt_bf16_clipped():
     yield from steps(run, model, same(tokens(3, 512), tokens(3, 512)), optimizer, step=step)
 
 
+class Returning(GPT):
+    """Also gives its caller the logits, as nanoGPT's model does."""
+
+    def forward(self, x, y):
+        logits = self.head(self.through(x))
+        return logits, F.cross_entropy(logits.flatten(0, 1), y.flatten())
+
+
+def gpt_logits_returned():
+    model = Returning().cuda()
+    compiled = torch.compile(model)
+
+    def run(x, y):
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            return compiled(x, y)[1]
+
+    yield from steps(run, model, same(tokens(4, 384), tokens(4, 384)))
+
+
 def gpt_explicit_attention():
     model = GPT(explicit=True, p=0.1, layers=2).cuda()
     yield from steps(torch.compile(model, fullgraph=True), model, same(tokens(2, 320), tokens(2, 320)))

@@ -31,11 +31,11 @@ def selective_checkpoint():
     yield from steps(torch.compile(model), model, same(tokens(4, 256), tokens(4, 256)))
 
 
-def _with_budget(budget):
+def _with_budget(budget, layers=2):
     def program():
         from torch._functorch import config
 
-        model = GPT(layers=2).cuda()
+        model = GPT(layers=layers).cuda()
         with config.patch(activation_memory_budget=budget):
             yield from steps(torch.compile(model), model, same(tokens(4, 256), tokens(4, 256)))
 
@@ -44,6 +44,8 @@ def _with_budget(budget):
 
 budget_of_half = _with_budget(0.5)
 budget_of_a_fifth = _with_budget(0.2)
+budget_of_a_twentieth = _with_budget(0.05, layers=4)
+budget_of_nothing = _with_budget(0.0, layers=4)
 
 
 def blocks_alone():
