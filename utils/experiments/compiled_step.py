@@ -2,13 +2,14 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from every_byte.gpu.patches.compiling import why_not
 from every_byte.gpu.simulated import SimulatedGPU
@@ -26,6 +27,7 @@ BUDGETS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.15, 0.1, 0.05, 0.0)
 LOSS, KEPT = "as large as the logits", "kept by forward"
 GRADIENTS, TEMPORARIES = Category.GRADIENTS.value, Category.TEMPORARIES.value
 COPIES, BLOCKS, REST = "copies of weights", "blocks", "the rest"
+WAYS = "logits and loss", "loss alone", "block by block"
 _HALF = torch.bfloat16
 
 
@@ -44,8 +46,8 @@ class Group:
 class CompiledStep:
     """A step without an optimizer, its second, of a GPT-2 under autocast to bfloat16, on a simulated A100.
 
-    `budget` is the compiler's, None in eager mode. `returns_logits` says whether what is compiled gives its caller the
-    logits, as nanoGPT's model does, or the loss alone.
+    `budget` is the compiler's, None in eager mode. `way` is one of WAYS: the whole model is compiled and gives its
+    caller "logits and loss", as nanoGPT's does, or the "loss alone"; or "block by block", and the head with the loss.
 
     Counts: beyond what there is before the step. `held`: what forward leaves, in BLOCKS, LOSS, COPIES and REST; `peak`
             at the peak, by LOSS, KEPT, TEMPORARIES and GRADIENTS. LOSS is each tensor of at least the logits' bytes.
@@ -54,7 +56,7 @@ class CompiledStep:
     """
 
     budget: float | None
-    returns_logits: bool
+    way: str
     held: Mapping[str, int]
     peak: Mapping[str, int]
     rows: tuple[Group, ...]
@@ -73,17 +75,20 @@ class CompiledStep:
     def name(self) -> str:
         """As it stands in a table: "eager", "compiled", "budget 0.5"."""
         words = "eager" if self.budget is None else "compiled" if self.budget == 1 else f"budget {self.budget:g}"
-        return words if self.returns_logits else f"{words}, loss alone"
+        return words if self.way == WAYS[0] else f"{words}, {self.way}"
 
 
 def run(
-    budget: float | None, *, returns_logits: bool = True, n_layers: int = 12, b: int = 12, s: int = 1024, most: int = 12
+    budget: float | None, way: str = WAYS[0], *, n_layers: int = 12, b: int = 12, s: int = 1024, most: int = 12
 ) -> CompiledStep:
     """Run it: a budget of 1 is the compiler's own choice, None eager mode. Of the peak's groups the `most` largest.
 
-    Raises: ValueError for sizes that are no positive integers; RuntimeError where the compiler cannot be followed.
+    Raises: ValueError for sizes that are no positive integers, and for another of WAYS; RuntimeError where the compiler
+            cannot be followed.
     """
     check_positive(n_layers=n_layers, b=b, s=s, most=most)
+    if way not in WAYS:
+        raise ValueError(f"way must be one of {', '.join(map(repr, WAYS))}: got way={way!r}.")
     if budget is not None and (why := why_not(stands_for_cuda=True)):
         raise RuntimeError(f"what torch.compile makes of a step must be followed: {why}.")
     from torch._functorch import config
@@ -92,12 +97,7 @@ def run(
     with SimulatedGPU("a100-80gb", cuda=True) as gpu, config.patch(activation_memory_budget=budget or 0.0):
         model = GPT.from_name("gpt2", n_layers=n_layers, device=gpu.device)
         tokens = torch.zeros(b, s, dtype=torch.int64, device=gpu.device)
-
-        def results(tokens: Tensor) -> Any:
-            logits, loss = model(tokens, tokens)
-            return (logits, loss) if returns_logits else (loss,)
-
-        called = results if budget is None else torch.compile(results)
+        called = _compiled(model, way) if budget is not None else lambda tokens: model(tokens, tokens)
         for step in ("first", "second"):
             model.zero_grad()
             gpu.trace.mark(step)
@@ -112,11 +112,27 @@ def run(
     logits_bytes = b * s * model.tokens.num_embeddings * _HALF.itemsize
     return CompiledStep(
         budget,
-        returns_logits,
+        way,
         _sums(held, lambda row: _kind_of_kept(row, logits_bytes, weights), (BLOCKS, LOSS, COPIES, REST)),
         _sums(at_peak, lambda row: _kind_at_peak(row, logits_bytes), (LOSS, KEPT, TEMPORARIES, GRADIENTS)),
         _groups(at_peak)[:most],
     )
+
+
+def _compiled(model: GPT, way: str) -> Callable[[Tensor], Any]:
+    """What maps tokens to results, the loss the last of them."""
+    if way == "block by block":
+        for block in model.blocks:
+            block.compile()
+        model.loss = torch.compile(_alone)
+        return lambda tokens: model(tokens, tokens)
+    first = 0 if way == WAYS[0] else 1
+    return torch.compile(lambda tokens: model(tokens, tokens)[first:])
+
+
+def _alone(x: Tensor, head: nn.Module, targets: Tensor) -> tuple[Tensor]:
+    """The loss, and not the logits."""
+    return (F.cross_entropy(head(x).flatten(0, 1), targets.flatten()),)
 
 
 def _kind_of_kept(row: Row, logits_bytes: int, weights: set[tuple[int, ...]]) -> str:
