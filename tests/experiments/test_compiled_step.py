@@ -53,7 +53,7 @@ def test_a_smaller_budget_keeps_less_and_may_peak_higher():
     assert peaks[0.4] > peaks[0.5]  # a tooth
     assert peaks[0.0] > peaks[0.05] > peaks[0.1]  # another
     assert abs(peaks[0.0] / peaks[1.0] - 1) < 0.02
-    assert by_budget[0.0].peak[KEPT] == by_budget[1.0].peak[TEMPORARIES] == 0
+    assert max(by_budget[0.0].peak[KEPT], by_budget[1.0].peak[TEMPORARIES]) < 65536  # tokens, and the loss
     assert all(one.peak[LOSS] == 3 * LOGITS for one in by_budget.values())
 
 
