@@ -60,11 +60,13 @@ ORDER = """
 PACKAGES = {
     "every_byte.formula": {"sympy"},
     "every_byte.figures": {"torch", "numpy", "matplotlib", "IPython"},
+    "every_byte.gpu.compiling": {"torch", "triton"},
     "every_byte.widget": {"torch", "anywidget", "ipywidgets", "traitlets", "IPython"},
     "utils.formulas": set(),
     "utils.figures": {"torch", "matplotlib"},
 }
-LAZY = {"sympy", "numpy"}  # come with torch; importable inside a function only: sympy alone takes half a second
+LAZY = {"sympy", "numpy", "triton"}
+"""Importable inside a function only: the first two come with torch, and sympy alone takes half a second."""
 PLAIN = ("every_byte.units", "every_byte.rounding", "every_byte.palette", "every_byte.gpu.memory.allocator")  # no torch
 
 

@@ -9,6 +9,7 @@ from every_byte.ledger.plain_attention import PlainAttention
 from every_byte.report.owners import Owner
 from every_byte.report.run import Run
 from every_byte.report.steps import turns_of
+from every_byte.report.unused_results import unused_results
 from every_byte.units import exact
 
 from . import gpus
@@ -116,13 +117,28 @@ _MOST_UNFUSED = 2
 _SMALL = 100  # what is less than so much of the peak is not worth a sentence
 
 
-def unfused(report: Run, in_head: bool) -> list[str]:
-    """Of attention that no fused kernel took: where memory ran out, in the report's head; else beside the owners.
+def remarks(report: Run, in_head: bool) -> list[str]:
+    """What a line of the program would spare: where memory ran out, in the report's head; else beside the owners.
 
-    Of each kind the largest is told; not one whose scores are less than a hundredth of the peak.
+    Not what is less than a hundredth of the peak.
     """
-    if in_head != report.ran_out:
+    return [*_unfused(report), *_unused(report)] if in_head == report.ran_out else []
+
+
+def _unused(report: Run) -> list[str]:
+    """Of what compiled code returns beside the loss, the largest."""
+    largest = next(iter(unused_results(report.trace)), None)
+    if largest is None or largest.n_bytes * _SMALL < report.peak.allocated_bytes:
         return []
+    return [
+        f"What is compiled returns {exact(largest.n_bytes)} beside the loss, as logits are. Backward is given a "
+        "gradient for them too, as many bytes of zeros, and can't write over their own. Compile a function that "
+        "returns the loss alone: torch.compile(lambda *args: model(*args)[1])."
+    ]
+
+
+def _unfused(report: Run) -> list[str]:
+    """Of attention that no fused kernel took, of each kind the largest."""
     kinds: dict[tuple[Any, ...], list[PlainAttention]] = {}
     for one in sorted(report.trace.notes.unfused, key=lambda one: (-one.n_bytes, not one.is_kept)):
         if one.n_bytes * _SMALL >= report.peak.allocated_bytes:

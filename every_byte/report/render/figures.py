@@ -18,6 +18,7 @@
          "step", "phase", "operation", "module"},
      "unfused": [of attention that no fused kernel took {"gpu", "queries": shape, "of_type", "has_mask",
          "scores": shape, "scores_of_type", "n_bytes", "is_kept", "helps": in words, or ""}, ...],
+     "unused_results": [bytes of each result that compiled code returns beside the loss],
      "level": "held", "elsewhere" or "unrecorded", how far the figures can be trusted; null where they were measured,
      "evidence": null or what recordings hold {"level", "torch_version", "architecture", "n_operators", "n_held",
          "elsewhere": [{"operator", "recorded_on": [{"torch_version", "architecture"}]}, ...], "unrecorded": [names]},
@@ -36,6 +37,7 @@ from every_byte.report.fits import Fits, settings_text
 from every_byte.report.growth import Growth
 from every_byte.report.run import Run
 from every_byte.report.shortage import Shortage
+from every_byte.report.unused_results import unused_results
 
 FORMAT = 1
 
@@ -75,6 +77,7 @@ def figures(report: Run) -> dict[str, Any]:
         "n_survived": len(report.survived),
         "out_of_memory": report.shortage and _refusal(report.shortage),
         "unfused": [asdict(one) for one in report.trace.notes.unfused],
+        "unused_results": [event.n_bytes for event in unused_results(report.trace)],
         "level": None if report.origin == "measured" else report.level,
         "evidence": None if report.origin == "measured" else report.evidence.to_json(),
         "unmodelled": list(report.trace.notes.unmodelled),

@@ -52,7 +52,7 @@ def _for_script(name: str) -> Html:
 def _head(report: Run) -> Html:
     found = verdict(report)
     fits = {True: "true", False: "false", None: "unknown"}[found.is_good]
-    said = element("strong", f"{found.headline}."), sentences(*found.reasons, *facts.unfused(report, in_head=True))
+    said = element("strong", f"{found.headline}."), sentences(*found.reasons, *facts.remarks(report, in_head=True))
     named = [joined((element("dt", name), element("dd", said))) for name, said in facts.peaks(report)]
     return element(
         "header",
@@ -105,7 +105,7 @@ def _account(report: Run, names: Sequence[str]) -> Html:
     return _section(
         "owners",
         title,
-        sentences(f"{at[0].upper()}{at[1:]}: {exact(whole)} allocated.", *facts.unfused(report, in_head=False)),
+        sentences(f"{at[0].upper()}{at[1:]}: {exact(whole)} allocated.", *facts.remarks(report, in_head=False)),
         table("By category", head, rows, numbers=5, foot=True),
         element("h3", "By module"),
         _for_script("tree"),

@@ -30,7 +30,7 @@ def head_lines(report: Run) -> list[str]:
     """What ran, whether it fits and why, and the peak's figures, a sentence each."""
     command = [f"$ {shlex.join(report.command)}"] if report.command else []
     said = verdict(report)
-    reasons = *filter(None, said.reasons), *facts.unfused(report, in_head=True)
+    reasons = *filter(None, said.reasons), *facts.remarks(report, in_head=True)
     lines = [*command, facts.ran(report), "", f"{said.headline}.", *reasons]
     return lines + [f"  {name:<{_FACTS - 3}} {fact}" for name, fact in facts.peaks(report)]
 
@@ -106,14 +106,14 @@ def categories(ledger: Ledger) -> tuple[list[str], list[list[str]]]:
 
 
 def last_lines(report: Run) -> list[str]:
-    """Attention without a fused kernel, what is not known, and whether the figures are exact."""
+    """What a line of the program would spare, what is not known, and whether the figures are exact."""
     lines = [f"- {note}" for note in report.notes[:MOST_NOTES]]
     if more := len(report.notes) - MOST_NOTES:
         where = "(--html FILE)" if report.command else "(report.save(…))"
         lines += [f"- and {more} more, which the page names {where}."] * (more > 0)
     if lines:
         lines.insert(0, "Not followed or not known:")
-    return [*facts.unfused(report, in_head=False), *lines, exactness.sentences(report)]
+    return [*facts.remarks(report, in_head=False), *lines, exactness.sentences(report)]
 
 
 def _last(report: Run) -> list[str]:
