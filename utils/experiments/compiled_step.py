@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
+from textwrap import shorten
 from typing import Any
 
 import torch
@@ -24,11 +25,12 @@ from utils.recordings import RECORDINGS
 
 STORED = RECORDINGS / "compiled_steps.json"
 BUDGETS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.15, 0.1, 0.05, 0.0)
-LOSS, KEPT = "as large as the logits", "kept by forward"
+LOSS, KEPT = "logit-sized", "kept by forward"
 GRADIENTS, TEMPORARIES = Category.GRADIENTS.value, Category.TEMPORARIES.value
 COPIES, BLOCKS, REST = "copies of weights", "blocks", "the rest"
 WAYS = "logits and loss", "loss alone", "block by block"
 _HALF = torch.bfloat16
+_WIDEST = 28  # of an operation in a table
 
 
 @dataclass(frozen=True)
@@ -189,10 +191,11 @@ def of_name(name: str) -> CompiledStep:
 
 
 def peaks_table(steps: Iterable[CompiledStep]) -> str:
-    """A row for each: MiB held when backward starts, at the peak, and what is there at the peak."""
-    kinds = (LOSS, KEPT, TEMPORARIES, GRADIENTS)
+    """A row for each: MiB held when backward starts, at the peak, and of what that consists."""
+    steps = list(steps)
+    kinds = [kind for kind in (LOSS, KEPT, TEMPORARIES, GRADIENTS) if any(one.peak[kind] >= MiB for one in steps)]
     rows = [[one.name, *_mib(one.held_bytes, one.peak_bytes, *(one.peak[kind] for kind in kinds))] for one in steps]
-    return Table("", ["MiB", "held", "peak", *kinds], rows, numbers=6).text()
+    return Table("", ["MiB", "held", "peak", *kinds], rows, numbers=2 + len(kinds)).text()
 
 
 def held_table(steps: Iterable[CompiledStep]) -> str:
@@ -205,9 +208,18 @@ def held_table(steps: Iterable[CompiledStep]) -> str:
 
 
 def rows_table(step: CompiledStep, most: int = 8) -> str:
-    """The largest groups of rows at a step's peak, those of all blocks together."""
-    rows = [[group.category, group.module, group.operation, str(group.n), *_mib(group.n_bytes)] for group in step.rows]
-    return Table(step.name, ["category", "module", "operation", "tensors", "MiB"], rows[:most], numbers=2).text()
+    """The largest groups of rows at a step's peak, those of all blocks together, and how many tensors each has."""
+    rows = [
+        [
+            group.category,
+            group.module,
+            shorten(group.operation, _WIDEST, placeholder=" …"),
+            f"{group.n}",
+            *_mib(group.n_bytes),
+        ]
+        for group in step.rows
+    ]
+    return Table(step.name, ["category", "module", "operation", "n", "MiB"], rows[:most], numbers=2).text()
 
 
 def _mib(*sizes: int) -> list[str]:
