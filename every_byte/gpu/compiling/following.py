@@ -88,10 +88,12 @@ def _compiling(module: ModuleType, original: Function) -> Function:
 
 
 def _while_tracing(function: Function, *args: Any, **kwargs: Any) -> Any:
-    """Also so that caches do not give to a card what was compiled here."""
+    """Also so that caches do not give to a card what was compiled here, and no processes start to build kernels."""
+    import torch._inductor.config as inductor
     import torch.compiler.config as settings
 
-    with tracing(), settings.patch(cache_key_tag=_TAG):  # type: ignore[attr-defined]  # made when it is imported
+    tagged = settings.patch(cache_key_tag=_TAG)  # type: ignore[attr-defined]  # made when it is imported
+    with tracing(), tagged, inductor.patch(compile_threads=1):
         return function(*args, **kwargs)
 
 

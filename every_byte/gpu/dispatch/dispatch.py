@@ -159,7 +159,10 @@ class Dispatch(TorchDispatchMode, Telling):
         """Run an operation on this GPU: by its parts, by answering what it asks, or counting what it allocates."""
         if operation.is_composite:
             self.note_run(operation, args, kwargs)
-            return self._compose(operation.func, args, kwargs)
+            result = self._compose(operation.func, args, kwargs)
+            if _is_unseen(result, args):
+                self.not_modelled(operation.name)
+            return result
         if operation.answer and (answer := operation.answer(self, operation.func, args, kwargs)) is not None:
             return answer
         given = args
@@ -276,6 +279,16 @@ class Dispatch(TorchDispatchMode, Telling):
         if not registry.allocates_outputs_alone(operation.func):
             self.not_modelled(operation.name)
         self._checked.add(operation)
+
+
+def _is_unseen(result: Any, args: Args) -> bool:
+    """Whether what PyTorch composed lies in a storage that none of its parts made, as that of `_lazy_clone`."""
+    if type(result) is not torch.Tensor or result.layout is not torch.strided or not is_meta(result):
+        return False
+    if not result.nbytes or result.untyped_storage()._cdata in RECORDS:
+        return False
+    given = [x for x in args if type(x) is torch.Tensor and x.layout is torch.strided and is_meta(x)]
+    return bool(given) and all(x.untyped_storage()._cdata in RECORDS for x in given)
 
 
 def _with_the_others(value: Any) -> Any:
