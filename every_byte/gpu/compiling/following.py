@@ -1,7 +1,9 @@
 """Where the compiler begins, in PyTorch's own code: there the simulator steps aside, and the card is answered for."""
 
+import sys
+from collections.abc import Callable
 from functools import cache, partial
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from every_byte.gpu.memory.attachment import attached, this_thread
@@ -25,7 +27,7 @@ def follow_the_compiler() -> Undo:
     """Let PyTorch's compiler make what a simulated GPU runs. Returns what undoes it."""
     in_modules = once_imported(
         {
-            "torch._dynamo.convert_frame": lambda module: replaced(module, "_compile", partial(_compiling, module)),
+            "torch._dynamo.convert_frame": _see_compiling,
             "torch._dynamo.trace_rules": _know_functions,
             "torch._dynamo.variables.optimizer": _let_optimizers_begin,
             "torch._functorch._aot_autograd.runtime_wrappers": _compile_backward,
@@ -67,6 +69,24 @@ def _of_pytorchs(original: Any) -> Function:
             return original.__wrapped__()
 
     return known
+
+
+def _see_compiling(module: ModuleType) -> Undo:
+    _skip_what_python_wrote(module.skip_code)
+    return replaced(module, "_compile", partial(_compiling, module))
+
+
+def _skip_what_python_wrote(skip: Callable[[CodeType], None]) -> None:
+    """Nor is what Python wrote for the simulator's classes, as a dataclass's `__init__`: it lies in no file."""
+    modules = [(name, module) for name, module in sys.modules.items() if name.startswith("every_byte.")]
+    classes = [each for name, module in modules for each in vars(module).values() if _is_class_of(name, each)]
+    for code in (getattr(function, "__code__", None) for each in classes for function in vars(each).values()):
+        if isinstance(code, CodeType) and code.co_filename == "<string>":
+            skip(code)
+
+
+def _is_class_of(module: str, each: object) -> bool:
+    return isinstance(each, type) and each.__module__ == module
 
 
 def _compiling(module: ModuleType, original: Function) -> Function:

@@ -1,5 +1,6 @@
 """Where PyTorch's compiler cannot be followed a function runs as it is written, and the report's first line says so."""
 
+import gc
 import importlib.util
 import subprocess
 import sys
@@ -117,6 +118,27 @@ class TestFollowed:
         with SimulatedGPU("a100-80gb") as gpu, torch._dynamo.config.patch(error_on_recompile=True):
             run = torch.compile(module.to(gpu.device), backend="eager", fullgraph=True)
             run(torch.zeros(2, 3, device=gpu.device)).sum().backward()
+
+    def test_where_the_compiler_steps_back_nothing_of_the_simulators_is_traced(self):
+        """On a T4 it does not compile bfloat16, and the function runs as it is, on what the simulator answers."""
+        held = []
+        for compiled in (False, True):
+            torch._dynamo.reset()
+            with SimulatedGPU("t4-16gb", cuda=True) as gpu:
+                x = torch.zeros(2, 4, 64, 64, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+
+                def attention(x):
+                    y = x * 2
+                    return torch.nn.functional.scaled_dot_product_attention(y, y, y, is_causal=True)
+
+                gc.disable()
+                try:
+                    y = (torch.compile(attention) if compiled else attention)(x)
+                    held.append(gpu.memory_allocated())
+                finally:
+                    gc.enable()
+                del y
+        assert held[0] == held[1]
 
     def test_no_step_compiles_again(self):
         torch._dynamo.reset()
