@@ -25,6 +25,8 @@ def launch_nothing() -> Undo:
                 {
                     "torch._inductor.async_compile": _make_none,
                     "torch.utils._triton": _ask_again,
+                    "torch._inductor.utils": _ask_again,
+                    "torch._inductor.runtime.hints": lambda module: _ask_again(module.DeviceProperties),
                     "triton.runtime.driver": _stand_in,
                 }
             ),
@@ -55,9 +57,9 @@ def _make_none(module: ModuleType) -> Undo:
     return replaced(module.AsyncCompile, "triton", lambda _original: triton)
 
 
-def _ask_again(module: ModuleType) -> Undo:
-    """PyTorch remembers whether Triton works here, which depends on whether somebody answers for a card."""
-    remembering = [one for one in vars(module).values() if hasattr(one, "cache_clear")]
+def _ask_again(owner: ModuleType | type) -> Undo:
+    """PyTorch remembers what a card is, and whether Triton works there: of another card it is to ask again."""
+    remembering = [one for name in vars(owner) if hasattr(one := getattr(owner, name), "cache_clear")]
 
     def forget() -> None:
         for one in remembering:
