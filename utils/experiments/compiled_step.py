@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
-from textwrap import shorten
 from typing import Any
 
 import torch
@@ -213,13 +212,18 @@ def rows_table(step: CompiledStep, most: int = 8) -> str:
         [
             group.category,
             group.module,
-            shorten(group.operation, _WIDEST, placeholder=" …"),
+            _short(group.operation),
             f"{group.n}",
             *_mib(group.n_bytes),
         ]
         for group in step.rows
     ]
     return Table(step.name, ["category", "module", "operation", "n", "MiB"], rows[:most], numbers=2).text()
+
+
+def _short(operation: str) -> str:
+    name = operation.removeprefix("_scaled_dot_product_")
+    return name if len(name) <= _WIDEST else f"{name[: _WIDEST - 1]}…"
 
 
 def _mib(*sizes: int) -> list[str]:

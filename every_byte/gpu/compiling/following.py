@@ -12,6 +12,7 @@ from every_byte.gpu.patches.late import once_imported
 from every_byte.gpu.patches.replacing import Function, Undo, all_of, replaced
 
 from .kernels import know_of_graphs
+from .policies import of_one_function
 from .purposes import write_modules
 from .tracing import running, tracing, without_ours
 
@@ -113,7 +114,7 @@ def _while_tracing(function: Function, *args: Any, **kwargs: Any) -> Any:
     import torch.compiler.config as settings
 
     tagged = settings.patch(cache_key_tag=_TAG)  # type: ignore[attr-defined]  # made when it is imported
-    with tracing(), tagged, inductor.patch(compile_threads=1):
+    with of_one_function(), tracing(), tagged, inductor.patch(compile_threads=1):
         return function(*args, **kwargs)
 
 

@@ -5,6 +5,8 @@ Inductor pads a matrix product to multiples of a tensor core's if that is faster
 `reduce-overhead` a CUDA graph holds what was compiled, and its memory in a pool of its own: here it runs without one.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
@@ -25,71 +27,80 @@ _TUNES = "it takes the kernel that is fastest on the card. Here each product is 
 _CAPTURES = "what was compiled keeps its memory in a pool of the graph. Here it runs as without a graph."
 
 
+_decided: list[dict[str, str]] = []
+"""Of each function that is being compiled, the innermost last: what was decided, and by which policy."""
+
+
+@contextmanager
+def of_one_function() -> Iterator[None]:
+    """What is decided in this belongs to one function's graphs, though compiling may pause in it."""
+    _decided.append({})
+    try:
+        yield
+    finally:
+        _decided.pop()
+
+
 def decide_without_a_card() -> Undo:
     """Follow the policies, and say so. Returns what undoes it."""
-    followed = _Followed()
     return once_imported(
         {
-            "torch._inductor.fx_passes.pad_mm": followed.pad_nothing,
-            "torch._inductor.select_algorithm": followed.take_pytorchs,
-            "torch._inductor.output_code": lambda module: all_of([followed.remember(module), _capture_nothing(module)]),
+            "torch._inductor.fx_passes.pad_mm": _pad_nothing,
+            "torch._inductor.select_algorithm": _take_pytorchs,
+            "torch._inductor.output_code": lambda module: all_of([_remember(module), _capture_nothing(module)]),
         }
     )
 
 
-class _Followed:
-    """What was decided while one function is compiled. A graph keeps it: who finds that in a cache is told, too."""
+def _pad_nothing(module: ModuleType) -> Undo:
+    """Answer, where Inductor looks whether it has timed such a product before, that it has."""
 
-    def __init__(self) -> None:
-        self._policies: dict[str, str] = {}
+    def never(_original: Function) -> Function:
+        def get_cached_should_pad(_key: str) -> bool:
+            _decided[-1][PADDING] = _PADS
+            return False
 
-    def pad_nothing(self, module: ModuleType) -> Undo:
-        """Answer, where Inductor looks whether it has timed such a product before, that it has."""
+        return get_cached_should_pad
 
-        def never(_original: Function) -> Function:
-            def get_cached_should_pad(_key: str) -> bool:
-                self._policies[PADDING] = _PADS
-                return False
+    return replaced(module, "get_cached_should_pad", never)
 
-            return get_cached_should_pad
 
-        return replaced(module, "get_cached_should_pad", never)
+def _take_pytorchs(module: ModuleType) -> Undo:
+    """Leave one choice, where Inductor would time several."""
 
-    def take_pytorchs(self, module: ModuleType) -> Undo:
-        """Leave one choice, where Inductor would time several."""
+    def choosing(original: Function) -> Function:
+        def choose(selector: Any, name: str, choices: list[Any], *args: Any, **kwargs: Any) -> Any:
+            if len(choices) > 1:
+                _decided[-1][AUTOTUNING] = _TUNES
+                own = [one for one in choices if isinstance(one, module.ExternKernelCaller)]
+                choices = (own or choices)[:1]
+            return original(selector, name, choices, *args, **kwargs)
 
-        def choosing(original: Function) -> Function:
-            def choose(selector: Any, name: str, choices: list[Any], *args: Any, **kwargs: Any) -> Any:
-                if len(choices) > 1:
-                    self._policies[AUTOTUNING] = _TUNES
-                    own = [one for one in choices if isinstance(one, module.ExternKernelCaller)]
-                    choices = (own or choices)[:1]
-                return original(selector, name, choices, *args, **kwargs)
+        return choose
 
-            return choose
+    return replaced(module.AlgorithmSelectorCache, "__call__", choosing)
 
-        return replaced(module.AlgorithmSelectorCache, "__call__", choosing)
 
-    def remember(self, module: ModuleType) -> Undo:
-        """Write into each graph what was decided for it, and tell it of each that is made, or found in a cache."""
+def _remember(module: ModuleType) -> Undo:
+    """Write into each graph what was decided for it, and say it of each that is made, or found in a cache."""
 
-        def making(original: Function) -> Function:
-            def init(graph: Any, *args: Any, **kwargs: Any) -> None:
-                original(graph, *args, **kwargs)
-                setattr(graph, _POLICIES, dict(self._policies))
+    def making(original: Function) -> Function:
+        def init(graph: Any, *args: Any, **kwargs: Any) -> None:
+            original(graph, *args, **kwargs)
+            setattr(graph, _POLICIES, dict(_decided[-1]))
 
-            return init
+        return init
 
-        def beginning(original: Function) -> Function:
-            def post_compile(graph: Any, *args: Any, **kwargs: Any) -> None:
-                for what, policy in (self._policies | getattr(graph, _POLICIES, {})).items():
-                    _tell(what, policy)
-                original(graph, *args, **kwargs)
+    def beginning(original: Function) -> Function:
+        def post_compile(graph: Any, *args: Any, **kwargs: Any) -> None:
+            for what, policy in (_decided[-1] | getattr(graph, _POLICIES, {})).items():
+                _tell(what, policy)
+            original(graph, *args, **kwargs)
 
-            return post_compile
+        return post_compile
 
-        graph = module.CompiledFxGraph
-        return all_of([replaced(graph, "__init__", making), replaced(graph, "post_compile", beginning)])
+    graph = module.CompiledFxGraph
+    return all_of([replaced(graph, "__init__", making), replaced(graph, "post_compile", beginning)])
 
 
 def _tell(what: str, policy: str) -> None:
