@@ -118,7 +118,7 @@ _SMALL = 100  # what is less than so much of the peak is not worth a sentence
 
 
 def remarks(report: Run, in_head: bool) -> list[str]:
-    """What a line of the program would spare: where memory ran out, in the report's head; else beside the owners.
+    """Waste that one line of the program ends. It stands in the head where memory ran out, else beside the owners.
 
     Not what is less than a hundredth of the peak.
     """

@@ -106,7 +106,7 @@ def categories(ledger: Ledger) -> tuple[list[str], list[list[str]]]:
 
 
 def last_lines(report: Run) -> list[str]:
-    """What a line of the program would spare, what is not known, and whether the figures are exact."""
+    """Waste that one line of the program ends, what is not known, and whether the figures are exact."""
     lines = [f"- {note}" for note in report.notes[:MOST_NOTES]]
     if more := len(report.notes) - MOST_NOTES:
         where = "(--html FILE)" if report.command else "(report.save(…))"
