@@ -15,14 +15,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
 
-import compiled  # noqa: E402
 import torch  # noqa: E402
+from marked import FAMILIES  # noqa: E402
 from operator_results import EXACT, FLAGGED, modes_of, own, results  # noqa: E402
 from operator_results import recorded as recorded_samples  # noqa: E402
 
 from every_byte.gpu.evidence import Place, architecture_of  # noqa: E402
 from every_byte.gpu.memory.specs import find_spec  # noqa: E402
-from every_byte.gpu.simulated import SimulatedGPU  # noqa: E402
 from every_byte.verify.recordings import Recorded, Recordings, versions  # noqa: E402
 from every_byte.verify.simulated import GPUS, parting, run_case  # noqa: E402
 from every_byte.verify.verify import _cases, jobs  # noqa: E402
@@ -116,23 +115,23 @@ def of_samples(n_processes: int) -> Iterator[tuple[str, str, Run]]:
         yield name, card, run
 
 
-def of_compiled(patterns: Sequence[str], n_processes: int) -> Iterator[Run]:
-    """The programs that torch.compile compiles, on each card of which they are recorded: "compiled/models/vae"."""
-    chosen = [(card, *program) for card in GPUS for program in compiled.recorded(card)]
+def of_marked(patterns: Sequence[str], n_processes: int) -> Iterator[Run]:
+    """The programs with marks, on each card of which they are recorded: "compiled/models/vae"."""
+    chosen = [(name, card, *one) for name, each in FAMILIES.items() for card in GPUS for one in each.recorded(card)]
     chosen = [one for one in chosen if not patterns or any(fnmatch(_named(one), pattern) for pattern in patterns)]
-    yield from _in_processes(_run_compiled, chosen, n_processes, at_once=1)
+    yield from _in_processes(_run_marked, chosen, n_processes, at_once=1)
 
 
-def _named(chosen: tuple[str, str, str]) -> str:
-    return "/".join(("compiled", *chosen[1:]))
+def _named(chosen: tuple[str, str, str, str]) -> str:
+    family, _, subject, name = chosen
+    return f"{family}/{subject}/{name}"
 
 
-def _run_compiled(chosen: tuple[str, str, str]) -> Run:
+def _run_marked(chosen: tuple[str, str, str, str]) -> Run:
     """In a process of its own: what the compiler remembers of one program it would know of the next."""
-    card, *program = chosen
-    with SimulatedGPU(GPUS[card], cuda=True) as gpu:
-        found = compiled.ran(compiled.programs(program[0])[program[1]])
-    wanted = compiled.recorded(card)[tuple(program)]["warm"]
+    family, card, *program = chosen
+    found, gpu = FAMILIES[family].simulated(*program, GPUS[card])
+    wanted = FAMILIES[family].recorded(card)[tuple(program)]["warm"]
     parts = "; ".join(
         f"{mark}: {found.get(mark)}, recorded {wanted[mark]}" for mark in wanted if found.get(mark) != wanted[mark]
     )

@@ -1,9 +1,10 @@
 """Writes book/verified_operations.md and every_byte/gpu/evidence.json: `python tools/verified_operations.py`.
 
 Runs every recorded case on the simulated GPU of its card, by the rules of the version that recorded it; every recorded
-sample of PyTorch's own database of operators; and programs that torch.compile compiles, by their marks. Where all
-figures and events agree, the recording verifies the operators that ran. This takes an hour or more. With names of
-cases, `python tools/verified_operations.py drawn_counts "compiled/*"`, it runs only these and adds what they verify.
+sample of PyTorch's own database of operators; and programs that torch.compile compiles, or that use libraries, by their
+marks. Where all figures and events agree, the recording verifies the operators that ran. This takes an hour or more.
+With names, `python tools/verified_operations.py drawn_counts "compiled/*"`, it runs only these and adds what they
+verify.
 """
 
 import re
@@ -18,7 +19,7 @@ sys.path.insert(0, str(ROOT))
 from every_byte.gpu import evidence  # noqa: E402
 from every_byte.progress import Beside, Counted  # noqa: E402
 from every_byte.whole_files import write_whole  # noqa: E402
-from tools.recorded_runs import Run, of_cases, of_compiled, of_samples, processes  # noqa: E402
+from tools.recorded_runs import FAMILIES, Run, of_cases, of_marked, of_samples, processes  # noqa: E402
 from tools.whole_files import plainly  # noqa: E402
 
 PAGE = ROOT / "book" / "verified_operations.md"
@@ -96,11 +97,11 @@ def main() -> None:
 
 def _with_progress(names: list[str]):
     with Beside(lambda: "recorded cases"):
-        patterns = [name for name in names if not name.startswith("compiled/")]
+        patterns = [name for name in names if name.partition("/")[0] not in FAMILIES]
         if patterns or not names:
             yield from of_cases(patterns, processes())
         if len(patterns) < len(names) or not names:
-            yield from of_compiled([name for name in names if name not in patterns], processes())
+            yield from of_marked([name for name in names if name not in patterns], processes())
 
 
 def _add(run: Run, held: Held) -> None:

@@ -19,7 +19,7 @@ from every_byte.gpu.protocol import GPU
 from every_byte.ledger.events import Event
 from every_byte.ledger.trace import Trace
 from every_byte.progress import Beside
-from every_byte.report.notes import Note
+from every_byte.report.note import Note
 from every_byte.report.report import Report
 from every_byte.step.training import Training
 from every_byte.terminal import json_of, print_text

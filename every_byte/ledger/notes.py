@@ -20,6 +20,7 @@ class Notes:
     `files_of_zeros` has the paths of files to which the program saved tensors; their values are zeros: nothing was
     computed. `snapshots_beside` maps the path of a snapshot that the program dumped over an existing file to the path
     that was written instead. `records_history` says whether the program is recording a history for a snapshot.
+    `managed_bytes` is how much of CUDA's managed memory the program has taken, which no allocator of PyTorch's counts.
     """
 
     operators: dict[str, int] = field(default_factory=dict)
@@ -31,6 +32,7 @@ class Notes:
     files_of_zeros: dict[str, None] = field(default_factory=dict)
     snapshots_beside: dict[str, str] = field(default_factory=dict)
     records_history: bool = False
+    managed_bytes: int = 0
 
     def as_now(self) -> "Notes":
         """A copy, which what is noted later does not reach."""

@@ -1,39 +1,19 @@
 """What a report cannot follow or does not know: what it is, why, and what to do about it."""
 
 import os
-from dataclasses import dataclass
 
 import torch
 
 from every_byte.gpu.compiling.policies import AUTOTUNING, GRAPHS, PADDING
-from every_byte.gpu.cuda.extensions import EXTENSION
 from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.gpu.memory.versions import BY_THE_RULES, runs_another, verified
 from every_byte.gpu.patches.compiling import COMPILED
 from every_byte.ledger.trace import Trace
 from every_byte.units import short
 
+from .brought_notes import TRITON, is_of_libraries, notes_of_libraries
+from .note import MEASURED, Note, few, listed
 
-@dataclass(frozen=True)
-class Note:
-    """One thing that is not as on a card: what it is, why that is so, and a way out, "" if there is none.
-
-    `is_of_figures`: whether it keeps figures from being exact. `is_of_values`: whether it does so only where the
-    program's allocations depend on values that it read.
-    """
-
-    what: str
-    why: str
-    way_out: str = ""
-    is_of_figures: bool = True
-    is_of_values: bool = False
-
-    def __str__(self) -> str:
-        way_out = f"; {self.way_out.rstrip('.')}" if self.way_out else ""
-        return f"{self.what.rstrip('.')}: {self.why.rstrip('.')}{way_out}."
-
-
-_MEASURED = "`--gpu live` measures that on a card"
 _BY_NAME = {
     COMPILED: (
         "what was compiled ran as it was written, and counts as that: a compiler fuses operations, and keeps and "
@@ -48,12 +28,12 @@ _BY_NAME = {
     AUTOTUNING: (
         "the compiler takes the kernel that is fastest on the card; here each product is PyTorch's own, as in the "
         "default mode",
-        f"use the default mode; {_MEASURED}",
+        f"use the default mode; {MEASURED}",
     ),
     GRAPHS: (
         "what was compiled ran without a graph, as in the default mode; on a card the graph keeps its memory in a pool "
         "of its own",
-        f"use the default mode; {_MEASURED}",
+        f"use the default mode; {MEASURED}",
     ),
     "torch.jit": (
         "each operator of what was scripted or traced ran by itself; on a card TorchScript fuses elementwise ones from "
@@ -70,7 +50,7 @@ _BY_NAME = {
     ),
     "torch.cuda.tunable.enable()": (
         "matrix products ran as without it: on a card what tries them out takes memory of its own",
-        f"leave it out; {_MEASURED}",
+        f"leave it out; {MEASURED}",
     ),
     "flex_attention": (
         "it counts as one kernel, which keeps queries, keys, values, the result and its statistics; on a card that "
@@ -83,7 +63,6 @@ _BY_NAME = {
     ),
 }
 _MOST_PLACES = 4  # of reads that a note names
-_MOST_NAMED = 3  # operators in a clause
 
 
 def of_version(trace: Trace, spec: GPUSpec) -> list[Note]:
@@ -108,25 +87,24 @@ def notes_of(trace: Trace) -> list[Note]:
     are only shown; then where they were saved; then snapshots.
     """
     names = list(trace.notes.unmodelled)
-    triton = [name for name in names if name.startswith(_TRITON)]
     cudnn = [name for name in names if _CUDNN in name]
-    extensions = [name for name in names if name.startswith(EXTENSION)]
-    operators = [name for name in names if name not in (*_BY_NAME, *triton, *cudnn, *extensions)]
+    operators = [name for name in names if name not in (*_BY_NAME, *cudnn) and not is_of_libraries(name)]
+    *brought, paged = notes_of_libraries(names, trace.notes.managed_bytes)
     others = (
         _refused(list(trace.notes.refused)),
-        _built(extensions),
-        _of_triton(triton),
+        *brought,
         _of_operators(operators),
         _of_cudnn(cudnn),
         _read(list(trace.notes.values_read)),
         _compiled(trace),
+        paged,
         _saved([os.path.basename(place) for place in trace.notes.files_of_zeros]),
         _beside({os.path.basename(place): os.path.basename(to) for place, to in trace.notes.snapshots_beside.items()}),
     )
     return [_by_name(name) for name in _BY_NAME if name in names] + [note for note in others if note]
 
 
-_TRITON, _CUDNN = "Triton kernel ", " (cuDNN's "
+_CUDNN = " (cuDNN's "
 N_CONVOLUTIONS, CONVOLUTION_BYTES = 224, 2_199_470_096
 """How many convolutions of published networks were measured on an H200 with PyTorch 2.11; the most cuDNN took for one.
 
@@ -154,12 +132,6 @@ def without_compiler(trace: Trace) -> str:
 
 def _by_name(name: str) -> Note:
     return Note(f"{name} is not modelled", *_BY_NAME[name])
-
-
-def _listed(names: list[str], verb: str) -> str:
-    """Some names and what is said of them: one, or several."""
-    *most, last = names
-    return f"{', '.join(most)} and {last} are {verb}" if most else f"{last} is {verb}"
 
 
 def _saved(names: list[str]) -> Note | None:
@@ -201,37 +173,12 @@ def _refused(places: list[str]) -> Note | None:
     )
 
 
-def _built(names: list[str]) -> Note | None:
-    """CUDA extensions that the program compiles while it runs."""
-    if not names:
-        return None
-    return Note(
-        _listed([name.removeprefix(EXTENSION) for name in names], "compiled while the program runs"),
-        "what its CUDA kernels allocate is not known; without CUDA's compiler the program stops here or goes another "
-        "way than on a card",
-        'have the library take PyTorch\'s own operators instead, as DeepSpeed does with "torch_adam": true',
-    )
-
-
-def _of_triton(names: list[str]) -> Note | None:
-    if not names:
-        return None
-    kernels, writes, takes = _TRITON, "it writes", "its launch takes, and what it computes,"
-    if len(names) > 1:
-        kernels, writes, takes = "Triton kernels ", "they write", "their launches take, and what they compute,"
-    return Note(
-        kernels + _listed([name.removeprefix(_TRITON) for name in names], "not followed"),
-        f"{writes} into tensors that are counted; what {takes} is not known",
-        "where the library has the same in plain PyTorch, that is followed to the byte",
-    )
-
-
 def _of_operators(names: list[str]) -> Note | None:
     if not names:
         return None
     returns, takes, them = ("they return", "they take", "them") if len(names) > 1 else ("it returns", "it takes", "it")
     why = f"what {returns} is counted; what {takes} meanwhile is not known, and may add to peaks within {them}"
-    return Note(_listed(names, "not modelled"), why, _MEASURED)
+    return Note(listed(names, "not modelled"), why, MEASURED)
 
 
 def _of_cudnn(names: list[str]) -> Note | None:
@@ -244,27 +191,17 @@ def _of_cudnn(names: list[str]) -> Note | None:
     room = "leave some room"
     if any("convolution" in name for name in operators):
         room += f": on an H200, {N_CONVOLUTIONS} convolutions took from nothing to {short(CONVOLUTION_BYTES)} each"
-    return Note(what, why, f"{room}; {_MEASURED}")
+    return Note(what, why, f"{room}; {MEASURED}")
 
 
 def not_counted(trace: Trace) -> str:
     """What operators took that is not known, as "without what cuDNN takes for nn.LSTM"; "" where all is."""
     names = [name for name in trace.notes.unmodelled if name not in _BY_NAME]
     cudnn = [name.partition(_CUDNN)[0] for name in names if _CUDNN in name]
-    others = [name.removeprefix(_TRITON) for name in names if _CUDNN not in name]
-    of = [f"what cuDNN takes for {_few(cudnn)}"] if cudnn else []
-    of += [f"what {_few(others)} {'takes' if len(others) == 1 else 'take'} meanwhile"] if others else []
+    others = [name.removeprefix(TRITON) for name in names if _CUDNN not in name]
+    of = [f"what cuDNN takes for {few(cudnn)}"] if cudnn else []
+    of += [f"what {few(others)} {'takes' if len(others) == 1 else 'take'} meanwhile"] if others else []
     return f"without {' and '.join(of)}" if of else ""
-
-
-def _few(names: list[str]) -> str:
-    """Operators, the first ones by name; one and its backward are one."""
-    found = list(
-        dict.fromkeys(name.removeprefix("aten::").removeprefix("cudnn_").removesuffix("_backward") for name in names)
-    )
-    more = [f"{len(found) - _MOST_NAMED} more"] if len(found) > _MOST_NAMED else []
-    *most, last = [*found[:_MOST_NAMED], *more]
-    return f"{', '.join(most)} and {last}" if most else last
 
 
 def _read(places: list[str]) -> Note | None:

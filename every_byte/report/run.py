@@ -16,7 +16,8 @@ from every_byte.widget.timeline import reserved_after
 
 from .fits import UP_TO_AN_ERROR, Fits, fits_on, settings_of
 from .growth import Growth, growth_of
-from .notes import Note, notes_of, of_card, of_version
+from .note import Note
+from .notes import notes_of, of_card, of_version
 from .place import Place
 from .roots import look_for, names_of
 from .shortage import Shortage, shortage_of

@@ -45,15 +45,29 @@ def test_operators_are_one_and_say_what_a_user_can_do():
 
 
 def test_triton_kernels_are_one():
-    assert told("Triton kernel add")[0].startswith("Triton kernel add is not followed: it writes into tensors")
-    assert told("Triton kernel add", "Triton kernel mul")[0].startswith(
-        "Triton kernels add and mul are not followed: they"
-    )
+    (note,) = told("Triton kernel add (its scratch memory)")
+    assert note.startswith("scratch memory of Triton's kernel add is not known: the program set an allocator for it")
+    (note,) = told("Triton kernel add (its scratch memory)", "Triton kernel mul (its scratch memory)")
+    assert note.startswith("scratch memory of Triton's kernels add and mul is not known: ")
+    assert "each asks for" in note
+
+
+def test_a_library_of_kernels_is_named():
+    (note,) = told("CUDA library libfast.so")
+    assert note.startswith("libfast.so is a library of CUDA kernels, and did nothing here: what it allocates itself")
+
+
+def test_managed_memory_is_told_and_changes_no_figure():
+    (note,) = notes_of(Trace("simulated", "a100-80gb", notes=Notes(managed_bytes=3 << 30)))
+    assert str(note).startswith("3 GiB more lie in CUDA's managed memory, as the state of a paged optimizer: ")
+    assert not note.is_of_figures
 
 
 def test_what_makes_figures_differ_most_comes_first():
-    first = ["values that", "cuDNN's", "aten::poisson is", "Triton kernel add", "torch.compile is"]
-    notes = told(CUDNN[0], "aten::poisson", "Triton kernel add", "torch.compile", read=("train.py:3",))
+    first = ["values that", "cuDNN's", "aten::poisson is", "scratch memory of", "torch.compile is"]
+    notes = told(
+        CUDNN[0], "aten::poisson", "Triton kernel add (its scratch memory)", "torch.compile", read=("train.py:3",)
+    )
     assert [note[: len(start)] for note, start in zip(notes, reversed(first), strict=True)] == first[::-1]
 
 

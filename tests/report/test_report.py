@@ -13,7 +13,8 @@ from every_byte.gpu.memory.specs import find_spec
 from every_byte.ledger.ledger import Ledger
 from every_byte.ledger.notes import Notes
 from every_byte.ledger.trace import Trace
-from every_byte.report.notes import Note, notes_of
+from every_byte.report.note import Note
+from every_byte.report.notes import notes_of
 from every_byte.report.render import gpus
 from every_byte.report.render.figures import FORMAT
 from every_byte.report.render.text import WIDTH
@@ -259,7 +260,7 @@ def test_notes_come_with_a_way_out():
     ("name", "said"),
     [
         ("torch.compile", "a compiler fuses operations"),
-        ("Triton kernel add", "Triton kernel add is not followed"),
+        ("Triton kernel add (its scratch memory)", "scratch memory of Triton's kernel add is not known"),
         ("aten::poisson", "may add to peaks within it; `--gpu live` measures that"),
         ("torch.nn.init.orthogonal_", "torch.nn.init.orthogonal_ is not modelled"),
     ],

@@ -9,10 +9,11 @@ from .extensions import flag_extensions
 from .factories import make_old_types, make_on_cuda
 from .files import keep_holes
 from .flex import flag_flex_attention
+from .foreign import stand_in_for_libraries
 from .forks import note_forks
 from .frames import end_tracebacks_at_the_program
 from .generators import draw_on_cuda
-from .kernels import flag_triton
+from .kernels import follow_triton
 from .overwriting import keep_what_was_there
 from .pinned import pin
 from .processes import run_own_rank_here
@@ -51,9 +52,10 @@ CUDA_GATES = Changes(
         open_in_spawned,
         end_tracebacks_at_the_program,
         profile_the_host_alone,
-        flag_triton,
+        follow_triton,
         flag_flex_attention,
         flag_extensions,
+        stand_in_for_libraries,
         follow_the_compiler,
     ]
 )

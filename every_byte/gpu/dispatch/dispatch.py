@@ -253,8 +253,9 @@ class Dispatch(TorchDispatchMode, Telling):
         return result
 
     def _compose(self, func: OpOverload, args: Args, kwargs: Kwargs) -> Any:
-        """Run a composite operator so that its parts come here one by one."""
-        with self.seeing(), as_called():
+        """Run a composite operator so that its parts come here one by one; a library's calls them as a program does."""
+        inside = this_thread.depth if func.namespace == "aten" else 0
+        with self.seeing(), as_called(), this_thread.having("depth", inside):
             ours = registry.composed_of(func)
             return ours(*args, **kwargs) if ours else registry.as_pytorch_does(func, *args, **kwargs)
 

@@ -54,6 +54,14 @@ def note(func: OpOverload, args: Args, kwargs: Kwargs, result: object, known_met
         _note_results(plan, func, args, kwargs, result)
 
 
+def forget(written: Sequence[Any]) -> None:
+    """Nothing is known any more of the storages of these tensors: what was not followed has written to them."""
+    for tensor in _tensors_in(written):
+        record = RECORDS.get(tensor.untyped_storage()._cdata) if is_meta(tensor) and not tensor.is_sparse else None
+        if record is not None:
+            record.content = None
+
+
 def _asks_for_finite(func: OpOverload, args: Args) -> bool:
     """Whether numbers are compared with themselves or with an infinite one, as `isfinite` and `isnan` do."""
     if func.overloadpacket not in _COMPARISONS:

@@ -31,6 +31,8 @@ from every_byte.gpu.memory.calls import Args, Kwargs
 from every_byte.gpu.memory.storages import Memory, fills_memory
 from every_byte.gpu.memory.workspaces import WORKSPACE
 
+from .of_libraries import has_kernel_in_python, kernel_of
+
 Function = Callable[..., Any]
 """A rule: it has an operator's own arguments, and returns what that returns."""
 
@@ -247,13 +249,13 @@ def allocates_outputs_alone(func: OpOverload) -> bool:
 
 
 def composed_of(func: OpOverload) -> Function | None:
-    """The function here that calls the operators of which CUDA makes this one; None where there is none."""
-    return DECOMPOSED.get(func) or COMPOSITES.get(func)
+    """The function, here or a library's, that calls the operators of which CUDA makes this one; None if none does."""
+    return DECOMPOSED.get(func) or COMPOSITES.get(func) or kernel_of(func)
 
 
 def is_composed(func: OpOverload) -> bool:
     """Whether an operator is composed of others, by PyTorch or here; where meta has a kernel of its own, it is not."""
-    if func in DECOMPOSED or _by_its_own_host_code(func):
+    if func in DECOMPOSED or _by_its_own_host_code(func) or func not in ALLOCATES and has_kernel_in_python(func):
         return True
     is_one_kernel = func in ON_META_ITSELF or _has_kernel(func.name(), "Meta")
     return _has_kernel(func.name(), _IMPLICIT) and not is_one_kernel

@@ -10,12 +10,13 @@ from functools import partial, wraps
 from typing import Any, TypeAlias
 
 import torch
+from torch.nn.parameter import Parameter, UninitializedParameter
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from every_byte.gpu.memory.modes import attached, standing_for_cuda
 from every_byte.gpu.memory.physical import is_meta
 
-from .replacing import Function, Undo, replaced
+from .replacing import Function, Undo, all_of, replaced
 
 _Converter: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
 _apply_of_pytorch: Callable[[torch.nn.Module, _Converter, bool], torch.nn.Module] = torch.nn.Module._apply
@@ -28,7 +29,8 @@ def keep_parameters() -> Undo:
     @wraps(_apply_of_pytorch)
     def _apply(module: torch.nn.Module, function: _Converter, recurse: bool = True) -> torch.nn.Module:
         before = torch.__future__.get_swap_module_params_on_conversion()
-        torch.__future__.set_swap_module_params_on_conversion(before or bool(attached()) and _crosses(module, function))
+        swaps = before or bool(attached()) and _can_swap(module) and _crosses(module, function)
+        torch.__future__.set_swap_module_params_on_conversion(swaps)
         try:
             return _apply_of_pytorch(module, function, recurse)
         finally:
@@ -42,8 +44,16 @@ def keep_parameters() -> Undo:
         else:
             _swap_of_pytorch(one, other)
 
+    def compatible(original: Function) -> Function:
+        def may_get_data(one: torch.Tensor, other: torch.Tensor) -> Any:
+            crosses = attached() and is_meta(one) != is_meta(other) and not _comes_from_nowhere(one, other)
+            return crosses or original(one, other)
+
+        return may_get_data
+
     _put(_apply, swap_tensors)
-    return partial(_put, _apply_of_pytorch, _swap_of_pytorch)
+    back = partial(_put, _apply_of_pytorch, _swap_of_pytorch)
+    return all_of([back, replaced(torch, "_has_compatible_shallow_copy_type", compatible)])
 
 
 def _put(apply: Function, swap: Function) -> None:
@@ -91,6 +101,15 @@ def _may_cross(tensor: torch.Tensor) -> None:
             f"a tensor whose data crosses to or from the GPU must have no gradient that would not come along: one of "
             f"shape {tuple(tensor.shape)} has one; use module.to(gpu.device), or set its grad to None first."
         )
+
+
+def _can_swap(module: torch.nn.Module) -> bool:
+    """Whether no parameter is of a library's own class, as those of bitsandbytes are: they are given new data.
+
+    PyTorch's swap makes a plain parameter of what the conversion returns, and refuses a class that `detach` loses.
+    """
+    own = (type(p) for p in module._parameters.values() if p is not None)
+    return not any(issubclass(each, Parameter) and each not in (Parameter, UninitializedParameter) for each in own)
 
 
 def _crosses(module: torch.nn.Module, function: _Converter) -> bool:

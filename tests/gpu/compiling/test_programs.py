@@ -2,22 +2,17 @@
 
 import sys
 
-import compiled
 import pytest
 import torch
-
-from utils import SimulatedGPU
+from marked import COMPILED
 
 GPUS = {"a100": "a100-80gb", "h100": "h100-80gb", "t4": "t4-16gb"}
 WHOLE = ("a100", "h100")  # on which every program is recorded
-ALL = [(card, *program) for card in GPUS for program in compiled.recorded(card)]
+ALL = [(card, *program) for card in GPUS for program in COMPILED.recorded(card)]
 BY_DAY = {
     "mlp_gelu", "gpt_bf16_clipped", "resnet", "bert_padded", "checkpoint", "lengths_that_change", "compiled_optimizer",
     "graph_breaks", "flex_with_a_bias", "flash",
 }  # fmt: skip
-HOLD_A_CONSTANT = {"flex", "flex_with_a_bias"}
-"""Graphs that hold a number on the GPU where the compiler finds them in its cache, and not where it makes them."""
-
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="Triton has wheels for Linux alone"),
     pytest.mark.skipif(not torch.__version__.startswith("2.13."), reason="the compiler is known in PyTorch 2.13"),
@@ -43,16 +38,11 @@ def fresh(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(("card", "program"), [mark(*one) for one in ALL])
 def test_it_takes_what_was_recorded(fresh, card, program):
-    subject, name = program
-    for _ in range(2 if name in HOLD_A_CONSTANT else 1):
-        torch._dynamo.reset()
-        with SimulatedGPU(GPUS[card], cuda=True) as gpu:
-            found = compiled.ran(compiled.programs(subject)[name])
+    found, gpu = COMPILED.simulated(*program, GPUS[card])
     assert "torch.compile" in gpu.operations - gpu.unmodelled
-    assert found == compiled.recorded(card)[program]["warm"]
+    assert found == COMPILED.recorded(card)[program]["warm"]
 
 
 def test_every_program_is_recorded():
-    programs = {(subject, name) for subject in compiled.SUBJECTS for name in compiled.programs(subject)}
-    assert all(set(compiled.recorded(card)) == programs for card in WHOLE)
-    assert all(set(compiled.recorded(card)) <= programs for card in GPUS)
+    assert all(set(COMPILED.recorded(card)) == COMPILED.all for card in WHOLE)
+    assert all(set(COMPILED.recorded(card)) <= COMPILED.all for card in GPUS)

@@ -1,7 +1,7 @@
 """Attention under `torch.compile`: of every kernel, and flex_attention with masks and scores of its own."""
 
 import torch
-from parts import noise
+from marked_steps import noise
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention

@@ -1,7 +1,8 @@
 """Models of ten families and more, compiled as one module, at three training steps each."""
 
 import torch
-from parts import GPT, MLP, Attention, Block, LlamaBlock, RMSNorm, noise, same, steps, tokens
+from marked_steps import noise, same, steps, tokens
+from parts import GPT, MLP, Attention, Block, LlamaBlock, RMSNorm
 from torch import nn
 from torch.nn import functional as F
 

@@ -4,7 +4,8 @@ from contextlib import contextmanager
 
 import torch
 import torch.distributed as dist
-from parts import GPT, same, steps, tokens
+from marked_steps import same, steps, tokens
+from parts import GPT
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 from torch.testing._internal.distributed.fake_pg import FakeStore

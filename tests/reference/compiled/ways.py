@@ -2,7 +2,8 @@
 
 import torch
 import torch.utils.checkpoint as checkpoints
-from parts import GPT, MLP, Block, LlamaBlock, noise, same, steps, tokens
+from marked_steps import noise, same, steps, tokens
+from parts import GPT, MLP, Block, LlamaBlock
 from torch import nn
 from torch.nn import functional as F
 

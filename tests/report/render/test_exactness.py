@@ -8,7 +8,7 @@ from reported import mlp, reported
 
 from every_byte.gpu.evidence import recorded
 from every_byte.gpu.memory.specs import GPUSpec, find_spec
-from every_byte.report.notes import Note
+from every_byte.report.note import Note
 from every_byte.report.render.exactness import operators
 
 IMAGINARY = GPUSpec("imaginary", "Imaginary 1", (13, 7), 2**36, 100)
