@@ -74,6 +74,14 @@ def parser() -> Parser:
         metavar="SIZE",
         help="the size of the CUDA context, if you know it, such as 863MiB (default: 560 MiB, assumed)",
     )
+    add(
+        "--assume",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="how large what depends on computed values is: nonzero=all|none|N for masks and unique(), "
+        "routing=balanced|worst for experts; refuse of either makes it an error (default: all, balanced)",
+    )
     add("--html", type=Path, metavar="FILE", help="write the report as a page for a browser, in one file")
     add("--json", type=Path, metavar="FILE", help="write the figures of each step")
     add("--trace", type=Path, metavar="FILE", help="write every allocation and free, as JSON")
@@ -197,7 +205,12 @@ def gpu_of(options: argparse.Namespace) -> GPU:
     if options.gpu != LIVE:
         said = {ALLOCATOR[0]: options.settings} if options.settings else {}
         as_cuda.environment = ChainMap(said, os.environ)
-        return SimulatedGPU(spec_here(options.gpu, options.torch), cuda=as_cuda, context_bytes=context)
+        return SimulatedGPU(
+            spec_here(options.gpu, options.torch),
+            cuda=as_cuda,
+            context_bytes=context,
+            assume=getattr(options, "assume", ()),
+        )
     try:
         return LiveGPU()
     except RuntimeError as error:

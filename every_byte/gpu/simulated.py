@@ -1,7 +1,7 @@
 """The simulated GPU as a reader holds it: opened and closed, and asked what `torch.cuda` would be asked."""
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from typing import Any, Self
@@ -15,6 +15,7 @@ from every_byte.gpu.dispatch.dispatch import Dispatch
 from every_byte.gpu.evidence import Evidence
 from every_byte.gpu.memory.allocator import CachingAllocator
 from every_byte.gpu.memory.as_cuda import AsCuda
+from every_byte.gpu.memory.assumptions import Assumptions
 from every_byte.gpu.memory.environment import Environment, Settings
 from every_byte.gpu.memory.modes import attached
 from every_byte.gpu.memory.physical import META
@@ -45,6 +46,7 @@ class SimulatedGPU:
     `torch.cuda`, `torch.accelerator` and what tensors say of themselves mean it; the machine's own GPUs are out of
     reach meanwhile, and "meta" means PyTorch's meta tensors, which count nowhere. `torch` is the version of PyTorch
     whose rules it follows, as "2.15", by default the book's. `context_bytes` is its context's size if known: "863MiB".
+    `assume` says how large what depends on values is, which nobody computes: `memory/assumptions.py` has the choices.
 
     Counts: what the CUDA build of PyTorch `spec.torch_version` takes from the allocator; not the CUDA context.
     Raises: ValueError for an unknown name, and for settings as PyTorch does; RuntimeError when opened or closed out of
@@ -63,9 +65,11 @@ class SimulatedGPU:
         cuda: bool | AsCuda = False,
         torch: str = "",
         context_bytes: int | str | None = None,
+        assume: Iterable[str] = (),
     ) -> None:
         self.spec = simulated_spec(name, torch, context_bytes)
         self._memory = Memory(self.spec, Environment.read(settings), AsCuda() if cuda is True else cuda or None)
+        self._memory.assumptions = Assumptions.read(assume)
         self._memory.adopt(holding)
         self._mode = Dispatch(self._memory, owner=self)
         self._mode.observer = self._observer = Observer(self._memory)
@@ -83,8 +87,7 @@ class SimulatedGPU:
 
     def __enter__(self) -> Self:
         if self.is_open:
-            rule = "a simulated GPU can be opened once at a time"
-            raise RuntimeError(f"{rule}: {self.spec.name} is open already; close it first.")
+            raise RuntimeError(f"a GPU can be opened once at a time: {self.spec.name} is open already; close it first.")
         say_once_of(self.spec)
         with ExitStack() as undo:  # undoes what is done so far if something fails
             for part in (GATES, self._memory.labels, self._observer):
@@ -106,8 +109,7 @@ class SimulatedGPU:
         if not self.is_open:
             return
         if self._thread != threading.get_ident():
-            rule = "a simulated GPU must be closed on the thread that opened it"
-            raise RuntimeError(f"{rule}: {self.spec.name}; do so there.")
+            raise RuntimeError(f"a GPU must be closed on the thread that opened it: {self.spec.name}; do so there.")
         if not attached() or attached()[-1] is not self._mode:
             inner = attached()[-1].memory.spec.name if attached() else "the live one"
             raise RuntimeError(f"open GPUs must be closed innermost first: close {inner} before {self.spec.name}.")
@@ -131,10 +133,8 @@ class SimulatedGPU:
         self._must_be_open()
         inner = attached()[-1].owner if attached() else None
         if inner is None and self._thread != threading.get_ident():
-            raise RuntimeError(
-                f"a simulated GPU counts on the thread that opened it: {self.name} was asked on another; open one "
-                f'there, `with SimulatedGPU("{self.name}") as gpu:`, as what runs for a slider should.'
-            )
+            rule = f"a simulated GPU counts on the thread that opened it: {self.name} was asked on another"
+            raise RuntimeError(f'{rule}; open one there, `with SimulatedGPU("{self.name}") as gpu:`.')
         if inner is not self:
             rule = f"only the innermost open GPU counts: {self.name} was asked"
             raise RuntimeError(f"{rule}, {inner.name if inner else 'a live one'} is it; close that one first.")

@@ -14,6 +14,7 @@ class Notes:
     `operators` has what ran, each by operator and type of numbers, and how many events came before; `unmodelled` in the
     same way the operations whose temporary memory is not known, `refused` what the program asked for that is not
     followed, with its line, and `values_read` the lines of the program that read a value that was not known.
+    `assumed` has what was assumed of values on which the size of a tensor depends, with its line.
     `unfused` has each attention that no fused kernel took, once.
     `calls` has, where it is a dict when a simulated GPU runs, what operators with memory of their own were called with,
     by how many events came before each: see `gpu/memory/calls.py`.
@@ -27,6 +28,7 @@ class Notes:
     unmodelled: dict[str, int] = field(default_factory=dict)
     refused: dict[str, int] = field(default_factory=dict)
     values_read: dict[str, int] = field(default_factory=dict)
+    assumed: dict[str, int] = field(default_factory=dict)
     unfused: dict[PlainAttention, None] = field(default_factory=dict)
     calls: dict[int, Any] | None = None
     files_of_zeros: dict[str, None] = field(default_factory=dict)

@@ -5,6 +5,7 @@ import os
 import torch
 
 from every_byte.gpu.compiling.policies import AUTOTUNING, GRAPHS, PADDING
+from every_byte.gpu.cuda.generation import NO_END
 from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.gpu.memory.versions import BY_THE_RULES, runs_another, verified
 from every_byte.gpu.patches.compiling import COMPILED
@@ -95,6 +96,7 @@ def notes_of(trace: Trace) -> list[Note]:
         *brought,
         _of_operators(operators),
         _of_cudnn(cudnn),
+        _assumed(list(trace.notes.assumed)),
         _read(list(trace.notes.values_read)),
         _compiled(trace),
         paged,
@@ -202,6 +204,27 @@ def not_counted(trace: Trace) -> str:
     of = [f"what cuDNN takes for {few(cudnn)}"] if cudnn else []
     of += [f"what {few(others)} {'takes' if len(others) == 1 else 'take'} meanwhile"] if others else []
     return f"without {' and '.join(of)}" if of else ""
+
+
+_ASSUMED = {
+    "nonzero=": "nonzero counts the elements of a mask that are true, or the values that differ",
+    "routing=": "routing says how a router spreads tokens over its experts",
+    NO_END: "a text without an end of sequence is as long as it may be",
+}
+
+
+def _assumed(names: list[str]) -> Note | None:
+    """Sizes that depend on values, by what was assumed of these."""
+    if not names:
+        return None
+    named, more = ", ".join(names[:_MOST_PLACES]), len(names) - _MOST_PLACES
+    kinds = [said for kind, said in _ASSUMED.items() if any(name.startswith(kind) for name in names)]
+    chosen = [f"--assume {kind}..." for kind in _ASSUMED if kind != NO_END and any(n.startswith(kind) for n in names)]
+    return Note(
+        f"sizes depend on values that nobody computes, and were assumed: {named}" + f" and {more:,d} more" * (more > 0),
+        "; ".join(kinds),
+        f"{' and '.join(chosen)} {'assume' if len(chosen) > 1 else 'assumes'} otherwise" if chosen else "",
+    )
 
 
 def _read(places: list[str]) -> Note | None:

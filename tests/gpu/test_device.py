@@ -120,7 +120,7 @@ def test_out_of_order_and_other_threads():
         thread = threading.Thread(target=elsewhere)
         thread.start()
         thread.join()
-        said = "a simulated GPU must be closed on the thread that opened it: a100-80gb; do so there."
+        said = "a GPU must be closed on the thread that opened it: a100-80gb; do so there."
         assert errors == [said, 1024]
         assert outer.memory_allocated() == 0
 
@@ -162,7 +162,7 @@ def test_a_gpu_asked_for_on_another_thread_says_what_to_do(gpu):
     thread.join()
     assert said == [
         "a simulated GPU counts on the thread that opened it: a100-80gb was asked on another; open one there, "
-        '`with SimulatedGPU("a100-80gb") as gpu:`, as what runs for a slider should.',
+        '`with SimulatedGPU("a100-80gb") as gpu:`.',
         512,
     ]
     assert gpu.memory_allocated() == 0

@@ -20,22 +20,29 @@ _NEEDS_CUDA = (b"libcudart.so", b"libcublas.so", b"libcublasLt.so", b"libcuda.so
 _TAKES_NOTHING = "libbitsandbytes_"
 """How the name of a library begins whose functions are held to recordings."""
 
+_TABLES = "name2qmap", "_code_4bit_cache"
+"""The names under which bitsandbytes' modules keep tensors on the card, of which they make each once."""
+
 _managed: list[mmap.mmap] = []
 """What the library never gives back, as on CUDA: pages of zeros, which the machine gives only once they are used."""
 
 
 def stand_in_for_libraries() -> Undo:
     """Let `ctypes.CDLL` stand in for a library that needs CUDA's. Returns what undoes it."""
-    forget = once_imported({"bitsandbytes.backends.cuda.ops": _forget_the_card})
+    remembering = "bitsandbytes.functional", "bitsandbytes.backends.utils", "bitsandbytes.backends.cuda.ops"
+    forget = once_imported(dict.fromkeys(remembering, _forget_the_card))
     return all_of([replaced(ctypes.CDLL, "__init__", _loading), forget])
 
 
 def _forget_the_card(module: Any) -> Undo:
-    """What bitsandbytes remembers of the card, by which it chooses kernels, is asked again of the next one."""
+    """What bitsandbytes keeps of a card is asked, or made, anew on the next one: its properties, and its tables."""
 
     def forget() -> None:
-        for each in vars(module).values():
-            getattr(each, "cache_clear", lambda: None)()
+        for name, each in vars(module).items():
+            if hasattr(each, "cache_clear"):
+                each.cache_clear()
+            elif name in _TABLES:
+                each.clear()
 
     forget()
     return forget

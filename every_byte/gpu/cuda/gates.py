@@ -12,6 +12,7 @@ from .flex import flag_flex_attention
 from .foreign import stand_in_for_libraries
 from .forks import note_forks
 from .frames import end_tracebacks_at_the_program
+from .generation import generate_all
 from .generators import draw_on_cuda
 from .kernels import follow_triton
 from .overwriting import keep_what_was_there
@@ -56,6 +57,7 @@ CUDA_GATES = Changes(
         flag_flex_attention,
         flag_extensions,
         stand_in_for_libraries,
+        generate_all,
         follow_the_compiler,
     ]
 )

@@ -39,6 +39,11 @@ class Telling:
             sentence = f"nothing is computed on a simulated GPU: {what} {happens} at {place}. Where values matter, "
             self.tell(sentence + "compute on the CPU.", filename, lineno)
 
+    def note_assumed(self, what: str) -> None:
+        """Note what is assumed of values on which a size depends, as "nonzero=all", and at which line."""
+        trace = self.memory.trace
+        trace.notes.assumed.setdefault(f"{what} at {line_of_the_program()[2]}", len(trace.events))
+
     def tell(self, what: str, filename: str, lineno: int) -> None:
         """Warn. Where "cuda" is simulated the program is not to end by it, whatever it makes of warnings."""
         try:

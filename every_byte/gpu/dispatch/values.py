@@ -14,6 +14,8 @@ from torch._ops import OpOverload
 
 from every_byte.gpu.known.marks import mark
 from every_byte.gpu.known.reading import brought, known_values, read
+from every_byte.gpu.known.supposing import Suppose, is_supposed, suppose_truths, suppose_values, take_as_supposed
+from every_byte.gpu.memory.assumptions import REFUSE
 from every_byte.gpu.memory.calls import Args, Kwargs
 from every_byte.gpu.memory.modes import Mode
 from every_byte.gpu.memory.physical import is_meta
@@ -49,6 +51,9 @@ def _number(mode: Mode, tensor: torch.Tensor, frame: FrameType) -> Number:
     number = values.item()
     of_its_type = type(number)
     if is_known:
+        return number
+    if is_supposed(tensor):
+        mode.note_assumed(f"routing={mode.memory.assumptions.routing}")
         return number
     if not number and must_hold(frame):
         mode.tell_unknown("a check of a tensor (assert, if … raise)", "is taken to hold")
@@ -89,7 +94,9 @@ def _came(
     mode: Mode, func: OpOverload, target: torch.Tensor, source: torch.Tensor, is_known: bool, non_blocking: bool
 ) -> None:
     """Values came from the GPU into a tensor of the CPU: what is not known of them, and there the stage they pass."""
-    if not is_known:
+    if is_supposed(source):
+        mode.note_assumed(f"routing={mode.memory.assumptions.routing}")
+    elif not is_known:
         mode.tell_unknown(func.name())
         mark(target)
     mode.memory.operation = func.name()
@@ -105,9 +112,24 @@ def _assigned_number(mode: Mode, func: OpOverload, args: Args, kwargs: Kwargs) -
 
 
 def _shape(mode: Mode, func: OpOverload, args: Args, kwargs: Kwargs) -> None:
-    """The values of the first argument say how large the result is. Raises: RuntimeError where they are not known."""
-    if known_values(args[0]) is None:
+    """The values of the first argument say how large the result is. Raises: RuntimeError where nothing says them."""
+    _assume(mode, func, args[0], suppose_values if func in _OF_DISTINCT else suppose_truths)
+
+
+def _assume(mode: Mode, func: OpOverload, asked: torch.Tensor, suppose: Suppose) -> None:
+    """Values on which a size depends: where they are not known they are supposed, and that is noted.
+
+    Raises: RuntimeError where they cannot be, or are not to be.
+    """
+    if known_values(asked) is not None:
+        return
+    assumptions = mode.memory.assumptions
+    if take_as_supposed(asked):
+        mode.note_assumed(f"routing={assumptions.routing}")
+    elif assumptions.nonzero == REFUSE or func in _UNBOUNDED or not suppose(asked, assumptions.nonzero):
         _refuse(mode, func)
+    else:
+        mode.note_assumed(f"nonzero={assumptions.nonzero}")
 
 
 def _refuse(mode: Mode, func: OpOverload) -> NoReturn:
@@ -122,8 +144,8 @@ def _refuse(mode: Mode, func: OpOverload) -> NoReturn:
 
 def _repeats(mode: Mode, func: OpOverload, args: Args, kwargs: Kwargs) -> None:
     """How often each element is repeated says how large the result is, unless the program says so."""
-    if kwargs.get("output_size") is None and known_values(args[0]) is None:
-        _refuse(mode, func)
+    if kwargs.get("output_size") is None:
+        _assume(mode, func, args[0], suppose_values)
 
 
 def _rows_of_padded(mode: Mode, func: OpOverload, args: Args, kwargs: Kwargs) -> Any:
@@ -156,8 +178,8 @@ def _made_by_load(mode: Mode, func: OpOverload, args: Args, kwargs: Kwargs) -> t
 
 def _masked_select(mode: Mode, func: OpOverload, args: Args, kwargs: Kwargs) -> None:
     """Printing selects the numbers that are not 0, to see how wide they are: of those that are not known, none."""
-    if known_values(args[1]) is None and not mode.meanwhile.printing:
-        _refuse(mode, func)
+    if not mode.meanwhile.printing:
+        _assume(mode, func, args[1], suppose_truths)
 
 
 def _equal(mode: Mode, func: OpOverload, args: Args, kwargs: Kwargs) -> bool:
@@ -186,13 +208,21 @@ def _place(x: torch.Tensor) -> tuple[object, ...]:
 
 def _index(mode: Mode, func: OpOverload, args: Args, kwargs: Kwargs) -> None:
     """A mask as an index selects as many elements as it has true values; as a place to put one value it is a fill."""
-    masks = [i for i in args[1] if i is not None and is_meta(i) and i.dtype in MASKS]
-    if masks and not is_fill(*args) and any(known_values(i) is None for i in masks):
-        _refuse(mode, func)
+    if is_fill(*args):
+        return
+    for mask in args[1]:
+        if mask is not None and is_meta(mask) and mask.dtype in MASKS:
+            _assume(mode, func, mask, suppose_truths)
 
 
 Answer = Callable[[Mode, OpOverload, Args, Kwargs], Any]
 """What an operation that asks for values gets; None: let it run."""
+
+_OF_DISTINCT = frozenset(
+    (aten.unique_consecutive.default, aten._unique.default, aten._unique2.default, aten.unique_dim.default)
+)
+_UNBOUNDED = frozenset((aten.bincount.default, aten.repeat_interleave.Tensor))
+"""Their results may be of any size."""
 
 ASK_VALUES: dict[OpOverload, Answer] = {
     aten._local_scalar_dense.default: _item,

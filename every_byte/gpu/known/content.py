@@ -88,9 +88,12 @@ HELD = _Held()
 
 
 class Content:
-    """A storage's bytes at one time: a value; or those before, with one result of a step laid over them."""
+    """A storage's bytes at one time: a value; or those before, with one result of a step laid over them.
 
-    __slots__ = ("before", "depth", "n_bytes", "output", "place", "sources", "step", "value")
+    It is `supposed` where it follows from what is supposed of a router's choice (supposing.py).
+    """
+
+    __slots__ = ("before", "depth", "n_bytes", "output", "place", "sources", "step", "supposed", "value")
 
     place: Place  # of the result; a value that was brought has none
 
@@ -100,6 +103,7 @@ class Content:
         self.before: Content | None = None
         self.sources: tuple[Content, ...] = ()
         self.value: Value | None = None
+        self.supposed = False
         if value is not None:
             self.hold(value)
 
@@ -112,6 +116,7 @@ class Content:
         content.step, content.output, content.place, content.before = step, output, place, before
         content.sources = (*sources, before) if before is not None else tuple(sources)
         content.depth = 1 + max((source.depth for source in content.sources), default=0)
+        content.supposed = any(source.supposed for source in content.sources)
         return content
 
     def hold(self, value: Value) -> None:

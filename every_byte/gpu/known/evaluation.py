@@ -73,6 +73,16 @@ def view(value: Value | None, place: Place) -> tuple[torch.Tensor, torch.Tensor 
     return elements, taint if taint.any() else None
 
 
+def overlaid(value: Value, place: Place, elements: torch.Tensor) -> Value:
+    """The same bytes, with these elements in that place, all of them known."""
+    storage, taint = value.storage.clone(), None if value.taint is None else value.taint.clone()
+    _lay(storage, place).copy_(elements)
+    if taint is not None:
+        _lay(taint, place._replace(dtype=_SAME_SIZE[place.dtype.itemsize])).zero_()
+        taint = taint if torch.empty(0, dtype=torch.int8).set_(taint).any() else None
+    return Value(storage, taint)
+
+
 def _all_of(shape: torch.Size, number: float, dtype: torch.dtype) -> torch.Tensor:
     """A tensor of one number, which takes no memory, whatever its size; not to be written to."""
     return torch.full((), number, dtype=dtype).expand(shape)

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 
+from every_byte.gpu.memory.assumptions import REFUSE
 from every_byte.gpu.memory.calls import Args, Kwargs
 from every_byte.gpu.memory.physical import is_meta
 from every_byte.gpu.memory.records import RECORDS
@@ -14,6 +15,7 @@ from every_byte.gpu.memory.records import RECORDS
 from .content import DTYPES, MOST_ELEMENTS, Blank, Content, Operand, Step, brought, may_be_known, place_of
 from .evaluation import fold
 from .marks import is_marked
+from .supposing import suppose_choice
 from .understood import NOTHING, Plan, plan_of
 
 aten = torch.ops.aten
@@ -52,6 +54,16 @@ def note(func: OpOverload, args: Args, kwargs: Kwargs, result: object, known_met
             _note_results(plan, func, args, kwargs, (result,))
     elif isinstance(result, (tuple, list)):
         _note_results(plan, func, args, kwargs, result)
+        if func is aten.topk.default:
+            _note_choice(args[0], result[1])
+
+
+def _note_choice(scores: torch.Tensor, chosen: torch.Tensor) -> None:
+    """The places of the best scores may be a router's choice, of which something is supposed."""
+    record = RECORDS.get(chosen.untyped_storage()._cdata)
+    how = REFUSE if record is None else record.memory.assumptions.routing
+    if how != REFUSE and chosen.dim() and scores.shape[:-1] == chosen.shape[:-1]:
+        suppose_choice(chosen, scores.shape[-1], how)
 
 
 def forget(written: Sequence[Any]) -> None:

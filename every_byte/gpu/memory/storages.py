@@ -21,6 +21,7 @@ from every_byte.palette import Category
 
 from .allocator import CachingAllocator
 from .as_cuda import AsCuda
+from .assumptions import Assumptions
 from .attachment import attached
 from .blocks import Block
 from .contents import Root, known_storages
@@ -49,14 +50,13 @@ class Memory:
     """
 
     def __init__(self, spec: GPUSpec, settings: Environment | None = None, as_cuda: AsCuda | None = None) -> None:
-        self.spec, self.as_cuda = spec, as_cuda
+        self.spec, self.as_cuda, self.assumptions = spec, as_cuda, Assumptions()
         self.trace = Trace("simulated", spec.name, spec.torch_version)
         self._begin(settings or Environment())
         self._unread = None if as_cuda is None else as_cuda.environment
         self.owners, self.labels, self.streams = self.trace.owners, Labels(self.trace), Streams()
-        self.owners.observed, self.owners.roots = True, self.labels.modules.roots
-        self.operation, self._lock, self.running = "", threading.Lock(), (-1, 0, 0, "")
-        self._next_number = self.running_from = 0
+        self.owners.observed, self.owners.roots, self._lock = True, self.labels.modules.roots, threading.Lock()
+        self.operation, self.running, self._next_number, self.running_from = "", (-1, 0, 0, ""), 0, 0
         self.turn: threading.RLock | None = None  # whose it is, where several threads run on this GPU
         self._waiting: deque[tuple[Block, int]] = deque()
 
@@ -179,8 +179,8 @@ class Memory:
 
     def _release(self, block: Block, number: int) -> Event:
         self.owners.live.discard(number)
-        phase, n_bytes = self.labels.phase(), block.requested_bytes
-        return Event("free", n_bytes, number, phase=phase, address=block.address, block_bytes=block.size_bytes)
+        n_bytes, phase, address = block.requested_bytes, self.labels.phase(), block.address
+        return Event("free", n_bytes, number, phase=phase, address=address, block_bytes=block.size_bytes)
 
     def _place(self, storage: torch.UntypedStorage, tensor: torch.Tensor) -> None:
         """Give a new storage its block, for as long as it lives; none if it has no bytes, or stands for zeros."""
@@ -207,9 +207,9 @@ class Memory:
 
         Source: fill_resize_deterministic_ in aten/src/ATen/native/Resize.h.
         """
-        is_larger = n_bytes // item_bytes > record.n_bytes // item_bytes
+        n_before = record.n_bytes // item_bytes
         self.move(record, n_bytes)
-        if is_larger and fills_memory():
+        if n_bytes // item_bytes > n_before and fills_memory():
             self.allocate_and_free(item_bytes)
 
     def move(self, record: StorageRecord, n_bytes: int) -> None:
@@ -271,13 +271,13 @@ class Memory:
 
     def numbers_of(self, tensor: torch.Tensor) -> list[int]:
         """The allocations on this GPU in which a tensor lies: one, for a plain tensor."""
-        records = [RECORDS.get(storage._cdata) for storage in known_storages(tensor)]
+        records = (RECORDS.get(storage._cdata) for storage in known_storages(tensor))
         return [r.number for r in records if r is not None and r.block is not None and r.memory is self]
 
     def note_start(self, number: int) -> None:
         """The gradient that a backward starts from: a given one, or the 1 that PyTorch has just made for a number."""
         last = next((e for e in reversed(self.trace.events) if e.action == "alloc"), None)
-        is_made = last is not None and number == last.allocation and last.operation == "aten::ones_like"
+        is_made = last is not None and (last.allocation, last.operation) == (number, "aten::ones_like")
         self.owners.add(number, Role(Category.TEMPORARIES if is_made else Category.GRADIENTS))
 
     def note_computed(self, tensor: torch.Tensor, numbers: list[int]) -> None:

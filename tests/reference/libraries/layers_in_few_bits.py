@@ -1,6 +1,7 @@
 """Layers of bitsandbytes, in 4 and in 8 bits: made, trained around, merged and saved."""
 
 import copy
+import gc
 import warnings
 
 import bitsandbytes as bnb
@@ -92,6 +93,7 @@ def embeddings_in_few_bits():
         found = layer(torch.randint(4000, (8, 128), device="cuda"))
         yield f"{make.__name__} ran"
         del layer, found
+        gc.collect()  # a weight of 4 bits and its layer refer to each other
 
 
 def stable_embedding():
