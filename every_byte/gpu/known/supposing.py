@@ -94,7 +94,9 @@ def _suppose(tensor: torch.Tensor, fill: _Fill) -> bool:
                 value = overlaid(value, place_of(tensor), elements)
             except RuntimeError:  # several elements of it lie in one place
                 return False
+            follows = record.content is not None and record.content.supposed
             record.content = Content(record.n_bytes, value)
+            record.content.supposed = follows and value.taint is not None
     return True
 
 

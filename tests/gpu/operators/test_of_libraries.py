@@ -43,7 +43,7 @@ def test_the_kernel_for_cuda_runs_as_a_program_does():
         assert y.shape == x.shape
         assert torch.cuda.memory_allocated() == before + x.nbytes
         assert torch.cuda.max_memory_allocated() == before + 5 * x.nbytes
-        assert "every_byte_own::doubled float32" in gpu.operations
+        assert "every_byte_own::doubled" in gpu.operations
         assert not gpu.unmodelled
     assert seen == [("cuda", 0, "cuda")]
 
