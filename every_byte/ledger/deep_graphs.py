@@ -31,10 +31,16 @@ _ALONE = 2  # references: the dictionary's, and the question's own
 
 
 class _Held(threading.local):
-    """What is held on this thread, in the order of backward: what dies with the thread goes piece by piece, too."""
+    """What is held on this thread, in the order of backward: what dies with the thread goes piece by piece, too.
+
+    A node in `behind` is held, and so is one that leads to it, so that it cannot be alone: it is asked only when that
+    one has gone. The others, in `first`, are asked each time. Both go by the nodes' ids.
+    """
 
     def __init__(self) -> None:
         self.nodes: dict[int, Node] = {}
+        self.first: dict[int, None] = {}
+        self.behind: dict[int, list[int]] = {}
         self.letting_go = False
 
 
@@ -67,12 +73,27 @@ def looked_at(node: Node) -> Node:
     That is decided by autograd's number, spread so that no regular pattern of nodes is left out. A node that
     accumulates a leaf's gradient has the largest number: nothing is behind it, and it is not held.
     """
-    number = number_of(node)
-    if torch._C._autograd._get_sequence_nr() - number > HARMLESS and number * _SPREAD % _RANGE < _ONE_IN_A_THOUSAND:
-        if _after_collection not in gc.callbacks:
-            gc.callbacks.append(_after_collection)
-        _held.nodes[id(node)] = node
+    passed(node, number_of(node), None)
     return node
+
+
+def passed(node: Node, number: int, last: int | None) -> int | None:
+    """As `looked_at`, on a walk through a graph: `last` is the id of the last held node on the way here, if one is.
+
+    Returns: the same for those that follow this node.
+    """
+    if torch._C._autograd._get_sequence_nr() - number <= HARMLESS or number * _SPREAD % _RANGE >= _ONE_IN_A_THOUSAND:
+        return last
+    if _after_collection not in gc.callbacks:
+        gc.callbacks.append(_after_collection)
+    key = id(node)
+    if key not in _held.nodes:
+        _held.nodes[key] = node
+        _held.first[key] = None
+    if last is not None and key in _held.first:
+        del _held.first[key]
+        _held.behind.setdefault(last, []).append(key)
+    return key
 
 
 def running_node() -> Node | None:
@@ -86,20 +107,28 @@ def let_go() -> None:
 
     A simulated GPU does so before each allocation and each answer, and Python's garbage collector when it has run.
     """
-    nodes = _held.nodes
-    if not nodes or _held.letting_go:
+    if not _held.first or _held.letting_go:
         return
     _held.letting_go = True
     try:
-        again = True
-        while again:
-            again = False
-            for key in list(nodes):
-                if sys.getrefcount(nodes[key]) == _ALONE:
-                    del nodes[key]
-                    again = True
+        while any([_let_go(key) for key in list(_held.first)]):  # what goes may have led to another one
+            pass
     finally:
         _held.letting_go = False
+
+
+def _let_go(first: int) -> bool:
+    """Let go of a node that nothing else holds, and so on with those behind it; whether it was one."""
+    held, waiting = _held, [first]
+    while waiting:
+        key = waiting.pop()
+        if key in held.first and sys.getrefcount(held.nodes[key]) == _ALONE:
+            behind = held.behind.pop(key, [])
+            waiting += reversed(behind)
+            held.first.update(dict.fromkeys(behind))
+            del held.first[key]
+            del held.nodes[key]
+    return first not in held.nodes
 
 
 def _after_collection(phase: str, _info: dict[str, Any]) -> None:

@@ -8,7 +8,9 @@ import sys
 
 import pytest
 import torch
+from counted_work import calls_in
 
+from every_byte.gpu.observer.graph_walk import nodes_behind
 from every_byte.ledger import deep_graphs
 from every_byte.ledger.deep_graphs import HARMLESS, let_go, looked_at
 from every_byte.ledger.saved_tensors import graph_nodes
@@ -119,6 +121,40 @@ def test_a_graph_that_is_still_reachable_stays(every_node):
     assert [node.name() for node in deep_graphs._held.nodes.values() if node.name() == "ExpBackward0"]
     y.sum().backward()
     assert torch.equal(x.grad, y.detach())
+
+
+def _chain(gpu, n_nodes: int) -> None:
+    """A long graph without a module; it goes while other memory is asked for."""
+    y = torch.ones(4, device=gpu.device, requires_grad=True)
+    for _ in range(n_nodes):
+        y = y * 2
+    y.sum().backward()
+
+
+def test_of_the_held_nodes_of_one_graph_only_the_first_is_asked(every_node):
+    with SimulatedGPU("a100-80gb") as gpu:
+        _chain(gpu, 3)
+        asked = {n: calls_in(lambda n=n: _chain(gpu, n), of="getrefcount") for n in (50, 100)}
+        assert asked[50] > 0
+        assert asked[100] <= 2.1 * asked[50]
+
+
+def test_a_graph_that_another_now_leads_to_is_no_longer_asked(every_node):
+    let_go()
+    x = torch.ones(4, requires_grad=True)
+    y = x.exp().sin()
+    held_before = set(deep_graphs._held.first)
+    list(nodes_behind([y.grad_fn]))
+    assert set(deep_graphs._held.first) - held_before == {id(y.grad_fn)}
+    z = y.cos()
+    list(nodes_behind([z.grad_fn]))
+    assert set(deep_graphs._held.first) - held_before == {id(z.grad_fn)}
+    del z
+    let_go()
+    assert set(deep_graphs._held.first) - held_before == {id(y.grad_fn)}
+    del y
+    let_go()
+    assert set(deep_graphs._held.nodes) <= held_before
 
 
 def test_only_few_nodes_of_a_deep_graph_are_held_and_evenly():

@@ -11,7 +11,7 @@ from torch.autograd.graph import Node
 
 from every_byte.gpu.memory.contents import nodes_of
 from every_byte.ledger.attribution import COMPILED, NEVER, GraphNode, Kept, Owners
-from every_byte.ledger.deep_graphs import ACCUMULATORS, looked_at, number_of
+from every_byte.ledger.deep_graphs import ACCUMULATORS, number_of, passed
 from every_byte.ledger.roots import ModulePath, root_of
 from every_byte.ledger.saved_tensors import node_name, raw_slots
 from every_byte.palette import STATE, Category
@@ -249,19 +249,20 @@ def nodes_behind(
     `shift` is added to autograd's numbers, but for accumulators. Nodes at which it `ends` are left out, with what only
     they lead to.
     """
-    todo = list(roots)
+    todo: list[tuple[Node, int | None]] = [(root, None) for root in roots]
     seen: dict[int, Node] = {}
     while todo:
-        node = looked_at(todo.pop())
+        node, last = todo.pop()
         number = number_of(node)
         if number < ACCUMULATORS:
+            last = passed(node, number, last)
             number += shift
             if id(node) in seen or ends_at(node):
                 continue
             seen[id(node)] = node  # held, so that no other node has its identity meanwhile
         following = [other for other, _ in node.next_functions if other is not None]
         yield number, node, following
-        todo += following
+        todo += [(other, last) for other in following]
 
 
 def _common(one: str | None, other: str | None) -> str | None:

@@ -1,11 +1,10 @@
 """What a graph keeps is kept until backward has run its node or nothing holds it any more, and no longer."""
 
-import gc
-import sys
 from functools import partial
 
 import pytest
 import torch
+from counted_work import calls_in
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -180,25 +179,6 @@ def test_a_backward_that_fails_has_freed_what_it_ran(gpu):
 
 
 # ---------------------------------------------------------------------------------------- graphs that grow call by call
-
-
-def calls_in(run) -> int:
-    """The calls of functions, Python's and C's, while something runs: its work, without a clock."""
-    n_calls = 0
-
-    def count(_frame, event, _argument):
-        nonlocal n_calls
-        n_calls += event in ("call", "c_call")
-
-    gc.collect()
-    gc.disable()
-    sys.setprofile(count)
-    try:
-        run()
-    finally:
-        sys.setprofile(None)
-        gc.enable()
-    return n_calls
 
 
 def _recurrent(cell_of, gpu, n_turns: int) -> None:
