@@ -64,7 +64,7 @@ class CachingAllocator(Counters):
         self.pools = self._small, self._large
         self._live: set[Block] = set()
         self._uses: dict[Block, set[int]] = {}
-        self._awaited: dict[Block, float] = {}
+        self._awaited, self._awaited_bytes = dict[Block, float](), 0
         self.set_memory_fraction(self.settings.per_process_memory_fraction)
 
     # settings
@@ -129,8 +129,7 @@ class CachingAllocator(Counters):
     @property
     def requested_bytes(self) -> int | None:
         """What all blocks in use asked for, if it is counted; PyTorch counts freed ones that streams still use, too."""
-        awaited_bytes = sum(block.requested_bytes for block in self._awaited) if self._awaited else 0
-        return self._stats.requested_bytes.current - awaited_bytes
+        return self._stats.requested_bytes.current - self._awaited_bytes
 
     def record_stream(self, block: Block, stream: int) -> None:
         """A block in use is used by another stream as well: once it is freed, it waits for that one.
@@ -166,6 +165,7 @@ class CachingAllocator(Counters):
             self._oversize["oversize_allocations"].decrease(1)
         if self._uses and (streams := self._uses.pop(block, None)):
             self._awaited[block] = min((stream for stream in streams if stream), default=inf)
+            self._awaited_bytes += block.requested_bytes
             return False
         stats.note_end(block)
         block.active = False
@@ -178,7 +178,7 @@ class CachingAllocator(Counters):
         PyTorch asks stream by stream, and a block is back with the last of its own: the default one first, then the
         others, the youngest first, for its hash table has up to four so; of one stream, in the order of the frees.
         """
-        awaited, self._awaited = self._awaited, {}
+        awaited, self._awaited, self._awaited_bytes = self._awaited, {}, 0
         for block in sorted(awaited, key=awaited.__getitem__, reverse=True):
             block.pool.stats.note_end(block)
             block.active = False
