@@ -177,7 +177,11 @@ def _value(content: Content, values: dict[int, Value]) -> Value:
 
 
 def _filled(n_bytes: int, number: int) -> torch.UntypedStorage:
-    return torch.full((n_bytes,), number, dtype=torch.int8).untyped_storage()
+    """So many bytes of 0 or -1; not by `torch.full`, which divides what is large among threads and waits for them."""
+    if not n_bytes:
+        return torch.UntypedStorage(0)
+    content = bytearray(n_bytes) if number == 0 else bytearray(b"\xff") * n_bytes
+    return torch.frombuffer(content, dtype=torch.int8).untyped_storage()
 
 
 def _lay(storage: torch.UntypedStorage, place: Place) -> torch.Tensor:
