@@ -133,6 +133,7 @@ def _on_another_stream(gpu, n: int):
         for tensor in tensors:
             gpu._memory.record_stream(tensor, stream)
         del tensor, tensors
+        torch.empty(1, device=gpu.device)  # has them come back
 
     return run
 
