@@ -82,7 +82,7 @@ def passed(node: Node, number: int, last: int | None) -> int | None:
 
     Returns: the same for those that follow this node.
     """
-    if torch._C._autograd._get_sequence_nr() - number <= HARMLESS or number * _SPREAD % _RANGE >= _ONE_IN_A_THOUSAND:
+    if number * _SPREAD % _RANGE >= _ONE_IN_A_THOUSAND or torch._C._autograd._get_sequence_nr() - number <= HARMLESS:
         return last
     if _after_collection not in gc.callbacks:
         gc.callbacks.append(_after_collection)
@@ -111,7 +111,7 @@ def let_go() -> None:
         return
     _held.letting_go = True
     try:
-        while any([_let_go(key) for key in list(_held.first)]):  # what goes may have led to another one
+        while sum(_let_go(key) for key in list(_held.first)):  # what goes may have led to another one
             pass
     finally:
         _held.letting_go = False

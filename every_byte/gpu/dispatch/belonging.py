@@ -185,10 +185,15 @@ def _writes_into(func: OpOverload, args: Args, tensor: torch.Tensor) -> bool:
     return func.overloadpacket.__name__.endswith("_") and tensor is args[0]
 
 
+_NO_TENSORS = frozenset((int, float, bool, str, type(None), torch.dtype, torch.device, torch.layout))
+
+
 def tensors_in(values: Iterable[Any]) -> list[torch.Tensor]:
     """The tensors among an operation's arguments, those in lists too."""
     tensors = []
     for value in values:
+        if type(value) in _NO_TENSORS:
+            continue
         if isinstance(value, torch.Tensor):
             tensors.append(value)
         elif isinstance(value, (list, tuple)):

@@ -33,8 +33,12 @@ class _UnknownError(Exception):
     """An argument of which nothing can be known."""
 
 
-def note(func: OpOverload, args: Args, kwargs: Kwargs, result: object, known_met: bool) -> None:
+def note(
+    func: OpOverload, args: Args, kwargs: Kwargs, result: object, known_met: bool, plan: Plan | None = None
+) -> None:
     """What is known once an operation has run; `known_met`: whether something of its arguments is, or may be.
+
+    `plan` is that of the operator; whoever has it spares a look-up.
 
     Floating-point numbers of which nothing is known lead to none: that is most of a program, and is decided at once.
     Whether they are finite is answered when it is read, as of zeros: they are.
@@ -43,7 +47,7 @@ def note(func: OpOverload, args: Args, kwargs: Kwargs, result: object, known_met
         for tensor in args[0]:
             note(aten.add_.Tensor, (tensor, args[1]), {}, tensor, known_met)
         return
-    plan = plan_of(func)
+    plan = plan or plan_of(func)
     if plan is NOTHING:
         return
     if plan.written:

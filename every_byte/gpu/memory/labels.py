@@ -52,15 +52,14 @@ class Labels:
         """The phase of what happens now."""
         if self._trace.phase:
             return self._trace.phase
-        task, depth = torch._C._current_graph_task_id(), self.modules.depth
-        steps = self._steps.running
+        task, steps = torch._C._current_graph_task_id(), self._steps.running
         if steps and not self.in_step():
             steps.clear()
-        if steps and steps[-1] == (task, depth):
+        if steps and steps[-1] == (task, self.modules.depth):
             return "step"
         if task != -1:
             return "backward"
-        if depth:
+        if self.modules.depth:
             return "forward"
         return "step" if steps else ""
 

@@ -81,7 +81,6 @@ class Memory:
             event = self._allocation(block.requested_bytes, number, block, Category.UNATTRIBUTED)
             event.allocated_bytes = allocated_bytes = allocated_bytes + block.size_bytes
             event.requested_bytes = requested_bytes = requested_bytes + block.requested_bytes
-            event.stream = block.stream
             self.streams.n_made = max(self.streams.n_made, block.stream)
             self._next_number = self.trace.n_found = number + 1
             self.trace.events.append(event)
@@ -89,7 +88,8 @@ class Memory:
     def allocate(self, n_bytes: int, name: str = "") -> tuple[Block, int]:
         """A block of at least `n_bytes`, and the number of the allocation; what no tensor will hold needs a name."""
         let_go()
-        self.read_environment()
+        if self._unread is not None:
+            self.read_environment()
         failure: RuntimeError | None = None
         with self._lock:
             try:
@@ -131,7 +131,7 @@ class Memory:
         self.owners.live.add(number)
         return Event(
             "alloc", n_bytes, number, self.operation, node, phase, name, module, block.address, block.size_bytes,
-            self.allocator.allocated_bytes, self.allocator.requested_bytes, self.streams.current,
+            self.allocator.allocated_bytes, self.allocator.requested_bytes, block.stream,
         )  # fmt: skip
 
     def free(self, block: Block, number: int) -> None:

@@ -38,7 +38,8 @@ class Streams:
     @property
     def current(self) -> int:
         """The number of the one in which this thread allocates."""
-        return self._choice.current
+        choice: _Choice = getattr(self._own, "choice", self._shared)  # as `_choice`: each allocation asks
+        return choice.current
 
     def begin_thread(self) -> None:
         """A thread of the program's own chooses for itself."""

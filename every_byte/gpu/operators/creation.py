@@ -11,6 +11,7 @@ from torch._ops import OpOverload
 from every_byte.gpu.memory.modes import attached
 
 from .launch import cub
+from .launch.tensor_iterator import dense_strides
 from .launch.units import HALF, INDEX_BYTES
 from .registry import Call, Number, allocates, decomposed, outputs_alone, resized, returns
 
@@ -90,15 +91,16 @@ def _look_at_least(std: Tensor) -> None:
 
 def new_like(x: Tensor, dtype: torch.dtype) -> Tensor:
     """A new tensor that lies as this one does."""
-    if not x.is_contiguous():
+    strides = x.stride() if x.is_contiguous() else dense_strides(x)
+    if strides is None:
         return torch.empty_like(x, dtype=dtype)
-    return torch.empty_strided(x.shape, x.stride(), dtype=dtype, device="meta")
+    return torch.empty_strided(x.shape, strides, dtype=dtype, device="meta")
 
 
 @returns(aten.empty_like.default)
 def _empty_like(x: Tensor, **options: Any) -> Tensor:
     """With the strides of a tensor without gaps, those of dimensions of size 1 too."""
-    if x.is_meta and x.layout == torch.strided and x.is_contiguous():
+    if x.is_meta and x.layout == torch.strided:
         wishes = {name for name, wish in options.items() if wish not in (None, False, torch.preserve_format)}
         if not wishes:
             return new_like(x, x.dtype)

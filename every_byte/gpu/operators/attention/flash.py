@@ -14,6 +14,8 @@ from torch import Tensor
 
 from every_byte.gpu.memory.modes import attached
 from every_byte.gpu.memory.specs import GPUSpec
+from every_byte.gpu.operators.creation import new_like
+from every_byte.gpu.operators.launch.memory_formats import fresh
 from every_byte.gpu.operators.launch.units import div_up, must_repeat, round_up
 from every_byte.gpu.operators.registry import Call, allocates, contiguous_copies, returns
 
@@ -67,13 +69,13 @@ def _flash_forward(
         grouped = torch.empty_like(_by_groups(query, key.shape[2]))
         out = grouped.transpose(1, 2).reshape(b, 1, h, d)
     else:
-        out = torch.empty_like(query)
+        out = new_like(query, query.dtype)
     return (
         out,
-        query.new_empty((b, h, s), dtype=torch.float32),
-        query.new_empty((2,), dtype=torch.uint64),
-        query.new_empty((), dtype=torch.uint64),
-        query.new_empty((0,)),
+        fresh(query, (b, h, s), torch.float32),
+        fresh(query, (2,), torch.uint64),
+        fresh(query, (), torch.uint64),
+        fresh(query, (0,)),
     )
 
 
@@ -185,7 +187,7 @@ def _flash_backward(
     gradient: Tensor, query: Tensor, key: Tensor, value: Tensor, *rest: Any, **options: Any
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients that lie as query, key and value do, whichever dimensions are outermost there."""
-    of_query, of_key, of_value = (torch.empty_like(x.transpose(1, 2)).transpose(1, 2) for x in (query, key, value))
+    of_query, of_key, of_value = (new_like(x.transpose(1, 2), x.dtype).transpose(1, 2) for x in (query, key, value))
     return of_query, of_key, of_value
 
 

@@ -61,8 +61,21 @@ def _result_strides(shape: tuple[int, ...], layouts: tuple[tuple[torch.Size, tup
 
 def is_dense(x: Tensor) -> bool:
     """Whether the tensor's elements lie without gaps and overlaps, in whatever order of dimensions."""
+    if (strides := dense_strides(x)) is not None:
+        return strides == x.stride()
     fresh = torch.empty_like(x).stride()
     return all(n == 1 or one == other for n, one, other in zip(x.shape, x.stride(), fresh))
+
+
+def dense_strides(x: Tensor) -> tuple[int, ...] | None:
+    """Those of PyTorch's `empty_like`, which on meta runs in Python: without gaps, in the order of this one's own.
+
+    None where these alone do not give the order: with a dimension of size 0 or 1, expanded, or of two equal strides.
+    """
+    shape, strides = x.shape, x.stride()
+    if min(shape, default=0) < 2 or 0 in strides or len({*strides}) < len(strides):
+        return None
+    return _dense(shape, sorted(range(len(shape)), key=strides.__getitem__))
 
 
 def _dense(shape: Sequence[int], order: Iterable[int]) -> tuple[int, ...]:
