@@ -49,13 +49,12 @@ def _how_to_run(address: str) -> nodes.inline:
 
 
 def where_exercises_run(address: str) -> nodes.note:
-    """That it is not here, and where it is said how."""
-    words = nodes.paragraph("", "This page runs nothing. In a clone of the book, ")
-    words += [
-        nodes.literal("", "make lab"),
-        nodes.Text(" opens the chapters in JupyterLab, where each exercise judges"),
-    ]
-    words += [nodes.Text(" your answer"), _how_to_run(address), nodes.Text(".")]
+    """Which are judged here, and where the others are."""
+    here = nodes.Text("An exercise that asks for numbers is judged on this page. ")
+    words = nodes.paragraph("", "", nodes.inline("", "", here, classes=["pst-js-only"]))
+    words += [nodes.Text("In a clone of the book, "), nodes.literal("", "make lab")]
+    words += [nodes.Text(" opens the chapters in JupyterLab, where each exercise judges your answer")]
+    words += [_how_to_run(address), nodes.Text(".")]
     return nodes.note("", words, classes=["where-exercises-run"])
 
 

@@ -81,7 +81,7 @@ def test_a_printed_chapter_says_where_its_solutions_are_and_where_cells_run():
             assert page.get_by_text("A solution is folded below each.").count() == 0
             for words in (
                 "Solutions come last.",
-                "This page runs nothing.",
+                "where each exercise judges your answer",
                 "Cells can be changed and run in JupyterLab",
             ):
                 assert page.get_by_text(words).is_visible()

@@ -168,8 +168,8 @@ def test_a_slider_that_needs_python_says_so(app):
 
 
 def test_a_page_says_that_nothing_runs_and_that_results_can_be_hidden(app):
-    assert "This page runs nothing." in resolved(app, "chapters/02_second").astext()
-    assert "This page runs nothing." not in resolved(app, "index").astext()
+    assert "judged on this page." in resolved(app, "chapters/02_second").astext()
+    assert "judged on this page." not in resolved(app, "index").astext()
     text = resolved(app, "chapters/01_first").astext()
     assert (
         "Where the text says Predict, guess before you look. Its result waits until you enter one or ask for it; Show "
