@@ -52,9 +52,9 @@ def write(app: Sphinx, error: Exception | None) -> None:
 
 
 def load(app: Sphinx, page: str, _template: str, _context: dict, _doctree: nodes.document | None) -> None:
-    """The page that searches loads it, and what shows it: before Sphinx's search begins, after it is defined."""
+    """The page that searches loads it, and what finds in it, before Sphinx's search begins; others when one asks."""
     if page == "search":
-        for name in (NAME, "search.js"):
+        for name in ("minisearch.js", NAME, "search_rank.js", "search.js"):
             app.add_js_file(name, loading_method="defer")
 
 
