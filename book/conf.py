@@ -7,6 +7,8 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "site"
 sys.path.insert(0, str(ROOT))
 
+from book.extensions.address import address_of, site_of  # noqa: E402
+
 project = html_title = "Every Byte"
 author = "The Every Byte authors"
 copyright = "The Every Byte authors"
@@ -14,12 +16,17 @@ language = "en"
 
 extensions = [
     "myst_nb",
+    "sphinx_copybutton",
     "sphinxcontrib.bibtex",
+    "sphinxext.opengraph",
     "book.extensions.katex",
     "book.extensions.numbered",
     "book.extensions.recordings",
+    "book.extensions.front_page",
+    "book.extensions.address",
     "book.extensions.chapters",
     "book.extensions.page_notes",
+    "book.extensions.exercises",
     "book.extensions.explorers",
     "book.extensions.diagrams",
     "book.extensions.formula_sheet",
@@ -30,6 +37,7 @@ extensions = [
     "book.extensions.reference",
 ]
 templates_path = ["_templates"]
+book_address = address_of((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
 
 # The stored outputs are the ones that the tests compare; a page shows them as they are.
 nb_execution_mode = "off"
@@ -43,12 +51,21 @@ html_math_renderer = "every_byte_katex"
 katex_module = str(BUILD / "npm" / "node_modules" / "katex")
 bibtex_bibfiles = ["references.bib"]
 
+# Code that one may want elsewhere; what a cell prints stays where it is.
+copybutton_selector = "div.cell_input div.highlight pre, :is(.highlight-sh, .highlight-python, .highlight-bibtex) pre"
+
+# What others show of a link to a page; without the site's own address their addresses are relative.
+html_baseurl = ogp_site_url = site_of((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+ogp_social_cards = {"enable": False}
+ogp_image = "_static/share.png"
+ogp_image_alt = "The memory of a training step over time, in layers by owner, with the card's limit as a line across it"
+
 html_theme = "sphinx_book_theme"
 html_static_path = [str(BUILD / "static"), "_static"]
-html_css_files = ["katex.min.css", "fonts.css", "book.css", "predictions.css", "print.css"]
+html_css_files = ["katex.min.css", "fonts.css", "icons.css", "book.css", "predictions.css", "print.css"]
 html_js_files = [
     (f"{name}.js", {"defer": "defer"})
-    for name in "menus storage progress predictions predictions_page results scrolling".split()
+    for name in "menus storage progress predictions predictions_page exercises results scrolling search_dialog".split()
 ]
 html_logo = "_static/logo.svg"
 html_favicon = "_static/logo.svg"

@@ -25,9 +25,12 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
+from every_byte.widget.scripts import PAGE as WIDGET
+from every_byte.widget.scripts import classic
 from tools.chapter_pdfs import print_chapters
 from tools.chromium import NAMES, find_chromium
 from tools.example_runs import PAGE, page_of_the_report
+from tools.site_bundles import bundle
 from tools.site_explorers import FEW, copy_explorers, digest_of, folder_name, store_all
 from tools.site_policy import give_policies
 from tools.slides import SLIDES, refresh
@@ -78,6 +81,9 @@ def copy_parts(modules: Path) -> None:
     shutil.rmtree(STATIC, ignore_errors=True)
     (STATIC / "fonts").mkdir(parents=True)
     (STATIC / "licences").mkdir()
+    minified(modules / "minisearch" / "dist" / "umd" / "index.js", STATIC / "minisearch.js", modules)
+    shutil.copy(modules / "minisearch" / "LICENSE.txt", STATIC / "licences" / "minisearch.txt")
+    (STATIC / "exercises.js").write_text(classic([WIDGET / "numbers.js", BOOK / "scripts" / "exercises.js"]), "utf-8")
     katex = modules / "katex" / "dist"
     style = (katex / "katex.min.css").read_text(encoding="utf-8")
     only_woff2 = re.sub(r",url\([^)]*\.(woff|ttf)\) format\(\"\w+\"\)", "", style)
@@ -90,6 +96,12 @@ def copy_parts(modules: Path) -> None:
         shutil.copy(module / "LICENSE", STATIC / "licences" / f"{family}.txt")
         for slant in ("normal", "italic"):
             shutil.copy(module / "files" / f"{family}-latin-wght-{slant}.woff2", STATIC / "fonts")
+
+
+def minified(source: Path, target: Path, modules: Path) -> None:
+    """A script or a style sheet as a page loads it: without what only a reader of it needs."""
+    command = [modules / ".bin" / "esbuild", source, "--minify", "--legal-comments=none", "--log-level=warning"]
+    subprocess.run([*command, f"--outfile={target}"], check=True)
 
 
 def stage() -> None:
@@ -151,11 +163,12 @@ def run_sphinx(kept: Path, new: Path, *options: str) -> None:
 
 
 def finish_pages(new: Path) -> None:
-    """Without scripts a page is light, and of scripts its own alone run there."""
+    """Without scripts a page is light, of scripts its own alone run there, and what pages share is in few files."""
     for page in new.rglob("*.html"):  # `auto` is for the theme's script; without scripts it is no colour at all
         text = page.read_text(encoding="utf-8")
         page.write_text(text.replace('data-theme="auto"', 'data-theme="light"', 1), encoding="utf-8")
     give_policies(new)
+    bundle(new, NPM / "node_modules")
 
 
 def build_one(name: str) -> Path:

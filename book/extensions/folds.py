@@ -1,4 +1,6 @@
-"""Folds cells under one word, which screen readers say as well: a solution, a check, a function's body."""
+"""Folds cells under one word, which screen readers say as well: a solution, a check, a function's body, imports."""
+
+import ast
 
 from docutils import nodes
 from myst_nb.sphinx_ import HideCodeCellNode
@@ -6,6 +8,29 @@ from sphinx.application import Sphinx
 
 WORDS = {"check": "Check", "body": "How it is made", "solution": "Solution"}
 """By the tag of the folded cell, which is none of what a reader predicts or has in sight."""
+
+
+IMPORTS = "Imports"
+
+
+def is_imports(source: str) -> bool:
+    """Whether a cell imports names, and does little else: a call that says which version is followed may end it."""
+    try:
+        statements = ast.parse(source).body
+    except SyntaxError:  # a magic
+        return False
+    imports = [isinstance(statement, ast.Import | ast.ImportFrom) for statement in statements]
+    return bool(imports) and imports[0] and imports.count(False) <= 1
+
+
+def fold_imports(_app: Sphinx, document: nodes.document) -> None:
+    """Fold what a chapter imports: it is long, it comes first, and who reads needs none of it."""
+    for cell in document.findall(nodes.container):
+        if cell.get("nb_element") != "cell_code" or cell.get("hide_mode") or len(cell.children) != 1:
+            continue
+        if is_imports(cell.astext()):
+            cell["hide_mode"] = "input"
+            cell["prompt_show"] = cell["prompt_hide"] = IMPORTS
 
 
 def name_folds(_app: Sphinx, document: nodes.document, _name: str) -> None:
@@ -30,5 +55,6 @@ def setup(app: Sphinx) -> dict:
     """Tells Sphinx of it."""
     app.setup_extension("myst_nb")
     app.add_node(HideCodeCellNode, override=True, html=(open_fold, close_fold))
+    app.connect("doctree-read", fold_imports)
     app.connect("doctree-resolved", name_folds)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

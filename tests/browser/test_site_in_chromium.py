@@ -7,7 +7,12 @@ from tools.site import NPM
 
 pytestmark = pytest.mark.usefixtures("site")
 
-FRONT_PAGE_BYTES = 1_500_000
+FRONT_PAGE_BYTES, FRONT_PAGE_REQUESTS = 700_000, 20
+MOST_SHIFT = 0.05
+SHIFTS = """window.shifted = 0;
+new PerformanceObserver((list) => {
+  for (const entry of list.getEntries()) if (!entry.hadRecentInput) window.shifted += entry.value;
+}).observe({ type: "layout-shift", buffered: true });"""
 BAD = {"serious", "critical"}
 WIDE = {"width": 1280, "height": 900}
 A4 = {"width": 665, "height": 979}  # within the margins of print.css, at 96 pixels an inch
@@ -81,6 +86,13 @@ def test_the_search_names_the_sections_that_it_finds_each_once(root, query, titl
         ("out of memory", "chapters/00_start_here.html#reading-the-out-of-memory-message", 2),
         ("sequence parallelism", "chapters/06_many_gpus.html#sequence-parallelism", 2),
         ("bucket", "glossary.html#term-bucket", 1),
+        ("gradient checkpointing", "chapters/05_checkpointing.html", 1),
+        ("activation checkpointing", "chapters/05_checkpointing.html", 1),
+        ("remat", "chapters/05_checkpointing.html", 1),
+        ("OOM", "chapters/00_start_here.html#reading-the-out-of-memory-message", 5),
+        ("OOM", "chapters/07_does_not_fit.html", 5),
+        ("out of memory", "chapters/07_does_not_fit.html", 5),
+        ("VRAM", "chapters/00_start_here.html#allocated-reserved-and-the-context", 10),
     ],
 )
 def test_what_is_named_so_or_says_it_most_is_among_the_first(query, address, n_first):
@@ -93,10 +105,36 @@ def test_what_is_named_so_or_says_it_most_is_among_the_first(query, address, n_f
         assert address in links[:n_first]
 
 
+def test_results_come_while_one_types(root):
+    with visit(root, viewport=WIDE) as seen:
+        page = seen.open("glossary.html")
+        assert not any("search_sections" in address for address in seen.sizes)
+        page.keyboard.press("Control+k")
+        page.keyboard.type("checkpointi")
+        hits = page.locator(".search-hits li")
+        hits.first.wait_for()
+        assert page.locator(".search-status").inner_text().startswith("Found in ")
+        assert hits.first.locator("a").get_attribute("href").endswith("05_checkpointing.html")
+        page.keyboard.press("ArrowDown")
+        assert page.evaluate("document.activeElement.pathname").endswith("05_checkpointing.html")
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/05_checkpointing.html")
+
+
 def test_the_front_page_is_light():
     with served() as address, visit(address) as seen:
-        seen.open("index.html")
+        seen.open("index.html", until="idle")
         assert 0 < sum(seen.sizes.values()) <= FRONT_PAGE_BYTES
+        assert len(seen.sizes) <= FRONT_PAGE_REQUESTS
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_little_moves_while_a_page_comes(width):
+    with served() as address:
+        for name in ("index.html", chapter_page(CHAPTERS[4])):
+            with visit(address, viewport={"width": width, "height": 900}) as seen:
+                seen.page.add_init_script(SHIFTS)
+                assert seen.open(name, until="idle").evaluate("shifted") <= MOST_SHIFT, name
 
 
 @pytest.mark.parametrize(
