@@ -20,7 +20,7 @@ SOLUTIONS_TO_THE_END = """() => {
     article.append(heading("h2", ANSWER), ...answer.childNodes);
     answer.remove();
   }
-  const folded = [...article.querySelectorAll("div.cell:has(> details.hide)")];
+  const folded = [...article.querySelectorAll("div.cell:has(> details.hide:not(.imports))")];
   if (folded.length) article.append(heading("h2", "Solutions"));
   for (const cell of folded) {
     const exercise = cell.closest("section").querySelector("h3").firstChild.textContent;

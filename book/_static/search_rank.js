@@ -79,7 +79,9 @@ const everyByteSearch = (() => {
     const phrase = small(query);
     if (!phrase) return [];
     const best = new Map();
-    for (const hit of [...found(phrase, 1), ...(SYNONYMS[phrase] ?? []).flatMap((synonym) => found(synonym, 0.8))]) {
+    const isMeant = (known) => known === phrase || (phrase.length > 6 && known.startsWith(phrase)); // while it is typed
+    const synonyms = SYNONYMS[Object.keys(SYNONYMS).find(isMeant)] ?? [];
+    for (const hit of [...found(phrase, 1), ...synonyms.flatMap((synonym) => found(synonym, 0.8))]) {
       if (!(best.get(hit.id)?.score >= hit.score)) best.set(hit.id, hit);
     }
     const ofPage = new Map();
@@ -94,8 +96,8 @@ const everyByteSearch = (() => {
 /** Some words of a section around the first that was asked for. */
 function everyByteSummary(words, terms) {
   const text = words.toLowerCase();
-  const at = Math.max(0, Math.min(...terms.map((term) => text.indexOf(term)).filter((place) => place >= 0), text.length) - 60);
+  const at = Math.max(0, Math.min(...terms.map((term) => text.indexOf(term)).filter((place) => place >= 0), text.length) - 90);
   const start = at ? words.indexOf(" ", at) + 1 : 0;
-  const end = words.indexOf(" ", start + 170);
+  const end = words.indexOf(" ", start + 230);
   return `${start ? "… " : ""}${words.slice(start, end < 0 ? undefined : end)}${end < 0 ? "" : " …"}`;
 }

@@ -148,16 +148,15 @@ def add_links(app: Sphinx, pagename: str, _template: str, context: dict, _doctre
     source = source_of(pagename, Path(app.confdir))
     if not address or not source:
         return
-    links = [
-        ("Edit this page", address.source(source)),
-        ("Report a mistake", address.issue(f"On the page {pagename}: ")),
-    ]
-    context["page_links"] = [(words, url) for words, url in links if url]
+    issue = address.issue(f"On the page {pagename}: ")
+    links = [("Edit this page", address.source(source)), ("Report a mistake", issue)]
     if pagename.startswith("chapters/"):
         for name, url in (("Binder", address.binder(source)), ("Colab", address.colab(source))):
             if url:
+                links.insert(0, (f"Run it on {name}", url))  # narrow screens have no room for buttons
                 button = {"type": "link", "url": url, "text": name, "label": name.lower()}
                 context["header_buttons"].insert(0, button | {"tooltip": f"Run this chapter on {name}"})
+    context["page_links"] = [(words, url) for words, url in links if url]
 
 
 def setup(app: Sphinx) -> dict:

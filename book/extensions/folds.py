@@ -28,7 +28,8 @@ def fold_imports(_app: Sphinx, document: nodes.document) -> None:
     for cell in document.findall(nodes.container):
         if cell.get("nb_element") != "cell_code" or cell.get("hide_mode") or len(cell.children) != 1:
             continue
-        if is_imports(cell.astext()):
+        source = next(cell.findall(nodes.literal_block), None)
+        if source is not None and is_imports(source.astext()):
             cell["hide_mode"] = "input"
             cell["prompt_show"] = cell["prompt_hide"] = IMPORTS
 
@@ -39,6 +40,8 @@ def name_folds(_app: Sphinx, document: nodes.document, _name: str) -> None:
         for fold in (child for child in cell.children if isinstance(child, HideCodeCellNode)):
             words = (word for tag, word in WORDS.items() if f"tag_{tag}" in cell["classes"])
             fold["prompt_show"] = next(words, fold["prompt_show"])
+            if fold["prompt_show"] == IMPORTS:
+                fold["classes"].append("imports")
 
 
 def open_fold(writer, node: HideCodeCellNode) -> None:

@@ -11,6 +11,7 @@ from sphinx import addnodes
 from sphinx.application import Sphinx
 
 NAME = "search_sections.js"
+COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)  # which question a field of the page is for
 
 
 def said(node: nodes.Node) -> str:
@@ -18,9 +19,9 @@ def said(node: nodes.Node) -> str:
     texts = []
     for element in node.findall(nodes.TextElement):
         if isinstance(element, nodes.raw):
-            texts.append(html.unescape(re.sub(r"<[^>]+>", " ", element.astext())))
+            texts.append(html.unescape(re.sub(r"<[^>]+>", " ", COMMENT.sub(" ", element.astext()))))
         elif not isinstance(element, nodes.math_block) and not isinstance(element.parent, nodes.TextElement):
-            texts.append(element.astext())
+            texts.append(COMMENT.sub(" ", element.astext()))
     return " ".join(" ".join(texts).split())
 
 

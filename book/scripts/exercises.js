@@ -8,13 +8,21 @@ export function bytes(n) {
   return Math.abs(n) < 1024 ? count : `${count} (${short(n)})`;
 }
 
+/** Two digits of a number, as Python's f"{times:.2g}": a tie goes to the even digit. */
+function twoDigits(times) {
+  const [digits, exponent] = times.toExponential(60).split("e"); // all that a number here has
+  const [first, second, ...others] = digits.replace(".", "");
+  const isTie = /^50*$/.test(others.join("")) && Number(second) % 2 === 0;
+  return isTie ? Number(`${first}.${second}e${exponent}`) : Number(times.toPrecision(2));
+}
+
 /** Too many or too few, and roughly by what: never so exactly that the answer follows. */
 export function howFar(answer, truth) {
   const side = answer > truth ? "too many" : "too few";
   const times = truth > 0 ? answer / truth : 0;
   if (Math.abs(times - 1) < 0.1) return `${side}, though close: within ${Math.abs(times - 1) < 0.01 ? "a hundredth" : "a tenth"}`;
   if (!(times > 0.01 && times < 100)) return `far ${side}`;
-  return `${side}, about ${Number(times.toPrecision(2))} times the right answer`;
+  return `${side}, about ${twoDigits(times)} times the right answer`;
 }
 
 /** What is said of numbers, null for one that is missing: of the first that is wrong, or that all are right. */
