@@ -12,6 +12,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 
 STORED = "page_judges.json"
+UNANSWERED = "no answer yet"
 EXERCISE = re.compile(r"^### Exercise (\d+)\b", re.MULTILINE)
 
 
@@ -47,6 +48,13 @@ def elsewhere(address: str) -> nodes.paragraph:
     return nodes.paragraph("", "", words, link, nodes.Text(")."), classes=["exercise-elsewhere", "on-screen"])
 
 
+def drop_unanswered(cell: nodes.container) -> None:
+    """No stored words that there is no answer yet, and to run the cell again: here one types it below."""
+    for output in [child for child in cell.children if child.get("nb_element") == "cell_code_output"]:
+        if UNANSWERED in output.astext().lower():
+            cell.remove(output)
+
+
 def add(app: Sphinx, document: nodes.document) -> None:
     """A judge, or the words, behind the cell of each exercise."""
     path = Path(app.env.doc2path(app.env.docname))
@@ -63,6 +71,8 @@ def add(app: Sphinx, document: nodes.document) -> None:
         if cell.get("nb_element") == "cell_code" and cell["cell_index"] in judging:
             judge = by_cell.get(cells[cell["cell_index"]].get("id", ""))
             node = nodes.raw("", form_of(judge), format="html") if judge else elsewhere(address)
+            if judge:
+                drop_unanswered(cell)
             cell.parent.insert(cell.parent.index(cell) + 1, node)
 
 

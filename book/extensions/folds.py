@@ -32,6 +32,7 @@ def fold_imports(_app: Sphinx, document: nodes.document) -> None:
         if source is not None and is_imports(source.astext()):
             cell["hide_mode"] = "input"
             cell["prompt_show"] = cell["prompt_hide"] = IMPORTS
+            return  # an import further down is part of what is told there
 
 
 def name_folds(_app: Sphinx, document: nodes.document, _name: str) -> None:

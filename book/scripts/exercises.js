@@ -48,8 +48,6 @@ export function judgeExercises(root) {
       said.textContent = verdict(judge, typed);
       said.dataset.right = said.textContent === judge.right;
     });
-    const unanswered = box.previousElementSibling?.querySelector(".cell_output");
-    if (unanswered) unanswered.classList.add("is-judged-below");
   }
 }
 
