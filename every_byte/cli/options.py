@@ -86,6 +86,7 @@ def parser() -> Parser:
     add("--json", type=Path, metavar="FILE", help="write the figures of each step")
     add("--trace", type=Path, metavar="FILE", help="write every allocation and free, as JSON")
     add("--viz", type=Path, metavar="FILE", help="write a snapshot for PyTorch's viewer, pytorch.org/memory_viz")
+    add("--no-lines", action="store_true", help="do not note which line of the program makes each allocation")
     add("--quiet", action="store_true", help="print no report")
     add("-m", dest="module", metavar="MODULE", help="run a module, as python -m does")
     return made  # fmt: skip
@@ -210,6 +211,7 @@ def gpu_of(options: argparse.Namespace) -> GPU:
             cuda=as_cuda,
             context_bytes=context,
             assume=getattr(options, "assume", ()),
+            lines=not getattr(options, "no_lines", True),
         )
     try:
         return LiveGPU()

@@ -156,7 +156,11 @@ def _notes(gpu: GPU, was_stopped: bool) -> list[Note]:
 
 def _events_as_json(trace: Trace) -> str:
     """A trace as JSON: the names of an event's fields, and a row for each event, a line each."""
-    names = [field.name for field in fields(Event)]
-    rows = ",\n".join(json_of([getattr(event, name) for name in names]) for event in trace.events)
-    head = {"origin": trace.origin, "gpu": trace.gpu, "torch_version": trace.torch_version, "fields": names}
+    names = [field.name for field in fields(Event) if field.name != "stack"]
+    lines = (event.stack.own for event in trace.events)
+    rows = ",\n".join(
+        json_of([*(getattr(event, name) for name in names), line and f"{line.filename}:{line.line}"])
+        for event, line in zip(trace.events, lines, strict=True)
+    )
+    head = {"origin": trace.origin, "gpu": trace.gpu, "torch_version": trace.torch_version, "fields": [*names, "line"]}
     return json_of(head)[:-1] + ', "events": [\n' + rows + "\n]}\n"

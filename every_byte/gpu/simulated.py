@@ -44,13 +44,12 @@ class SimulatedGPU:
     the start, as `memory_snapshot` of another GPU tells them: a real one, say, whose next program is to be simulated.
     With `cuda=True` it stands for "cuda" while it is open, and programs run unmodified: `device="cuda"`, `.cuda()`,
     `torch.cuda`, `torch.accelerator` and what tensors say of themselves mean it; the machine's own GPUs are out of
-    reach meanwhile, and "meta" means PyTorch's meta tensors, which count nowhere. `torch` is the version of PyTorch
-    whose rules it follows, as "2.15", by default the book's. `context_bytes` is its context's size if known: "863MiB".
-    `assume` says how large what depends on values is, which nobody computes: `memory/assumptions.py` has the choices.
+    reach, and "meta" means PyTorch's meta tensors, which count nowhere. `torch` is the version of PyTorch whose rules
+    it follows (by default the book's), `context_bytes` its context's size ("863MiB"). `assume` says how large what
+    depends on values is (memory/assumptions.py). `lines`: it notes call stacks.
 
     Counts: what the CUDA build of PyTorch `spec.torch_version` takes from the allocator; not the CUDA context.
-    Raises: ValueError for an unknown name, and for settings as PyTorch does; RuntimeError when opened or closed out of
-        order; torch.OutOfMemoryError when a program does not fit.
+    Raises: ValueError for an unknown name or setting; RuntimeError out of order; torch.OutOfMemoryError as on CUDA.
     Example: with SimulatedGPU("a100-80gb") as gpu: x = torch.ones(256, device=gpu.device)
     """
 
@@ -66,6 +65,7 @@ class SimulatedGPU:
         torch: str = "",
         context_bytes: int | str | None = None,
         assume: Iterable[str] = (),
+        lines: bool = False,
     ) -> None:
         self.spec = simulated_spec(name, torch, context_bytes)
         self._memory = Memory(self.spec, Environment.read(settings), AsCuda() if cuda is True else cuda or None)
@@ -74,6 +74,7 @@ class SimulatedGPU:
         self._mode = Dispatch(self._memory, owner=self)
         self._mode.observer = self._observer = Observer(self._memory)
         self._mode.numbering = Numbering()
+        self._memory.labels.keep_stacks(lines)
         self._thread: int | None = None
 
     def __repr__(self) -> str:
@@ -136,8 +137,8 @@ class SimulatedGPU:
             rule = f"a simulated GPU counts on the thread that opened it: {self.name} was asked on another"
             raise RuntimeError(f'{rule}; open one there, `with SimulatedGPU("{self.name}") as gpu:`.')
         if inner is not self:
-            rule = f"only the innermost open GPU counts: {self.name} was asked"
-            raise RuntimeError(f"{rule}, {inner.name if inner else 'a live one'} is it; close that one first.")
+            rule, it = "only the innermost open GPU counts", inner.name if inner else "a live one"
+            raise RuntimeError(f"{rule}: {self.name} was asked, {it} is it; close that one first.")
         return META if self._memory.as_cuda is None else self._memory.as_cuda.device
 
     def _must_be_open(self) -> None:
@@ -146,7 +147,6 @@ class SimulatedGPU:
             raise RuntimeError(f"a simulated GPU must be open: {self.name} is not; {way_out}")
 
     # what torch.cuda answers, under the same names; and behind it what only a simulation can
-
     @property
     def name(self) -> str:
         """The spec's name, as `open_gpu` takes it."""
@@ -183,8 +183,8 @@ class SimulatedGPU:
         Counts: all as on CUDA, but for how many holes came, went and were at most, `inactive_split.*.allocated`,
                 `.freed` and `.peak`: they alone depend on the order of frees that follow one another directly.
         """
-        missing = () if self.spec.rules.counts_rejections else ("num_oom_rejections",)
-        return {key: n for key, n in self._allocator.memory_stats().items() if key not in missing}
+        missing, stats = "num_oom_rejections", self._allocator.memory_stats()
+        return stats if self.spec.rules.counts_rejections else {key: n for key, n in stats.items() if key != missing}
 
     def memory_snapshot(self) -> list[dict[str, Any]]:
         """The segments and their blocks in the format of `torch.cuda.memory_snapshot`."""

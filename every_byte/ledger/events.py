@@ -1,9 +1,11 @@
 """One thing that happened to a GPU's memory, the entry of a trace, and a table of such."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from every_byte.tables import Table
+
+from .source_lines import NO_STACK, CallStack
 
 NO_ALLOCATION = -1
 """The number of an allocation, where an event belongs to none."""
@@ -22,7 +24,8 @@ class Event:
     An allocation was made by `operation`, in backward for the autograd node `node`, while the forward of the module
     `module` ran; in backward, it is the module whose forward made the node. The outermost module is "", as is what
     lies outside all modules. One that no tensor holds has a `name`: "cuBLAS workspace". `address` and `block_bytes` say
-    where it lies: None and 0 where that was not recorded. `stream` is the one it was made in, 0 the first.
+    where it lies: None and 0 where that was not recorded. `stream` is the one it was made in, 0 the first. `stack` is
+    who called for it, where lines are recorded; it is left out where events are compared.
 
     Counts: `n_bytes` is what was requested; a segment's is its whole size, a failed request's is rounded
             up to a whole block, a mark's is 0. `block_bytes` is the block,
@@ -43,6 +46,7 @@ class Event:
     allocated_bytes: int | None = None
     requested_bytes: int | None = None
     stream: int = 0
+    stack: CallStack = field(default=NO_STACK, repr=False, compare=False)
 
 
 def as_text(events: Iterable[Event]) -> str:

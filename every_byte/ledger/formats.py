@@ -1,12 +1,14 @@
 """Reads events from recordings and from PyTorch's memory snapshots, and writes them for PyTorch's memory viewer."""
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 from every_byte.rounding import round_size
 
 from .events import NO_ALLOCATION, Event
 from .frames import operators_and_node
+from .source_lines import CallStack
 from .stretches import Stretch, Stretches
 
 ALLOCATOR_ACTIONS = ("segment_alloc", "segment_map", "segment_free", "segment_unmap", "oom")
@@ -126,9 +128,16 @@ def _entry(action: str, event: Event, stream: int, frames: list[dict[str, Any]],
 
 
 def _frames(event: Event) -> list[dict[str, Any]]:
-    """What is known of an event, as a call stack, innermost first."""
+    """What is known of an event, as a call stack, innermost first: its labels, then the lines of Python."""
     labels = {"operation": event.operation, "node": event.node, "module": event.module, "phase": event.phase}
-    return [{"filename": kind, "line": 0, "name": str(name)} for kind, name in labels.items() if name]
+    return [{"filename": kind, "line": 0, "name": str(name)} for kind, name in labels.items() if name] + _of_stack(
+        event.stack
+    )
+
+
+@lru_cache(maxsize=1 << 16)
+def _of_stack(stack: CallStack) -> list[dict[str, Any]]:
+    return [{"filename": frame.filename, "line": frame.line, "name": frame.function} for frame in stack.frames]
 
 
 def _segment(stretch: Stretch, live: dict[int, Event], stream: int) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from every_byte.palette import STATE, Category
 
 from .attribution import Attribution, Kept, Role
 from .events import Event
+from .source_lines import Line
 from .trace import Trace
 
 _NAMED = STATE | {Category.AUTOCAST_COPIES}
@@ -44,8 +45,9 @@ class Row:
     `module` and `name` are the path and the parameter or state in it; of an activation, the module whose node keeps it,
     the first if several do. `operation` made it. `kept_for` has each slot of an autograd graph that keeps it, as
     "AddmmBackward0.mat1", in the order of forward. Shape and dtype are those of the tensor that made the
-    storage, whatever views of it there are by now; None where no tensor holds it, and where they were not seen. `slots`
-    is what a Formula's selectors can speak of.
+    storage, whatever views of it there are by now; None where no tensor holds it, and where they were not seen. `line`
+    is the program's, by which it was called for; None where lines were not noted. `slots` is what a Formula's selectors
+    can speak of.
 
     Unit: bytes: `n_bytes` as requested, `slack_bytes` the rest of the block, 0 where the block is not known.
     """
@@ -61,10 +63,11 @@ class Row:
     kept_for: tuple[str, ...]
     allocation: int
     term: str = ""
+    line: Line | None = None
     slots: tuple[Slot, ...] = field(default=(), repr=False)
 
 
-COLUMNS = ("category", "module", "operation", "name", "shape", "dtype", "kept_for", "allocation", "term")
+COLUMNS = ("category", "module", "operation", "name", "shape", "dtype", "kept_for", "allocation", "term", "line")
 
 
 class Identity(NamedTuple):
@@ -127,7 +130,7 @@ def _row(event: Event, identity: Identity, tensor: Any, namesakes: Counter[tuple
     slack_bytes = max(event.block_bytes - event.n_bytes, 0) if event.block_bytes else 0
     return Row(
         category, module, operation, name, shape, dtype, event.n_bytes, slack_bytes, kept_for, event.allocation,
-        slots=tuple(slots),
+        line=event.stack.own, slots=tuple(slots),
     )  # fmt: skip
 
 

@@ -56,11 +56,12 @@ def kind_of(module: str) -> str:
 
 def owners_of(rows: Iterable[Row]) -> list[tuple[Owner, int]]:
     """The owners of a ledger's rows with the number of each, the one with the most bytes first."""
-    found = Counter(
-        Owner(row.category, kind_of(row.module), row.name or row.operation, row.shape, row.dtype, row.n_bytes)
-        for row in rows
-    )
-    return sorted(found.items(), key=_bytes, reverse=True)
+    return sorted(Counter(map(owner_of, rows)).items(), key=_bytes, reverse=True)
+
+
+def owner_of(row: Row) -> Owner:
+    """The owner that a row is of."""
+    return Owner(row.category, kind_of(row.module), row.name or row.operation, row.shape, row.dtype, row.n_bytes)
 
 
 def _bytes(item: tuple[Owner, int]) -> int:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from every_byte.ledger.events import Event
+from every_byte.ledger.source_lines import Line
 from every_byte.ledger.trace import Trace
 
 from .steps import Step
@@ -20,20 +21,22 @@ def phase_name(phase: str) -> str:
 
 @dataclass(frozen=True)
 class Place:
-    """The step (0: none), the phase, and what was under way; `is_after` says that no step ends after it."""
+    """The step (0: none), the phase, and what was under way; `is_after`: no step ends after it; `line`: who called."""
 
     step: int
     phase: str
     module: str = ""
     operation: str = ""
     is_after: bool = False
+    line: Line | None = None
 
     @classmethod
     def of(cls, trace: Trace, steps: Sequence[Step], position: int) -> "Place":
         """Of the event that is the last before this position."""
         event = trace.events[position - 1] if position else Event("mark")
         step, is_after = step_at(steps, position - 1)
-        return cls(step, event.phase, trace.called(event.module), event.operation.removeprefix("aten::"), is_after)
+        module, operation = trace.called(event.module), event.operation.removeprefix("aten::")
+        return cls(step, event.phase, module, operation, is_after, event.stack.own)
 
     @property
     def step_name(self) -> str:

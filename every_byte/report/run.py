@@ -11,13 +11,16 @@ from every_byte.gpu.memory.settings import AllocatorSettings
 from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.gpu.protocol import GPU
 from every_byte.ledger.ledger import Ledger
+from every_byte.ledger.source_lines import Line, LineNames
 from every_byte.ledger.trace import Trace
 from every_byte.widget.timeline import reserved_after
 
 from .fits import UP_TO_AN_ERROR, Fits, fits_on, settings_of
 from .growth import Growth, growth_of
+from .lines import lines_of_owners, names_of_lines
 from .note import Note
 from .notes import notes_of, of_card, of_version
+from .owners import Owner
 from .place import Place
 from .roots import look_for, names_of
 from .shortage import Shortage, shortage_of
@@ -193,6 +196,16 @@ class Run:
     def account(self) -> Ledger:
         """The instant that matters: when memory ran out, if the run ended so; else the peak."""
         return self.fatal.ledger if self.fatal else self.peak
+
+    @cached_property
+    def line_names(self) -> LineNames | None:
+        """What the program's lines are called; None where no line was noted."""
+        return names_of_lines(self.trace)
+
+    @cached_property
+    def lines_of_owners(self) -> dict[Owner, list[Line]]:
+        """The lines that made each owner's allocations at the instant that matters."""
+        return lines_of_owners(self.account.rows)
 
     @cached_property
     def evidence(self) -> Evidence:

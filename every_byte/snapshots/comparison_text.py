@@ -5,12 +5,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from every_byte.ledger.source_lines import prefix_of
 from every_byte.tables import Table
 from every_byte.units import exact
 
 from .alignment import ENDED, FREED, REFUSED, SEGMENTS, SIZE, Parting
 from .comparison import Comparison, Difference
-from .lines import Lines, prefix_of
+from .lines import Lines
 from .sequences import Request, Requests
 from .text import wrapped
 

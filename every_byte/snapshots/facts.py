@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from typing import Any
 
+from every_byte.ledger.source_lines import readable
 from every_byte.units import exact, short
 
 from .categories import CATEGORIES
 from .layout import Room
 from .lines import Lines
-from .stacks import readable
 from .summary import OutOfMemory, Summary
 
 MOST_PIECES = 5

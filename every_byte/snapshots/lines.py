@@ -1,6 +1,6 @@
 """Lines of code in a text: without the folders that all of them share, and cut to a width."""
 
-import os
+from every_byte.ledger.source_lines import prefix_of
 
 from .summary import Summary
 
@@ -19,14 +19,6 @@ class Lines:
     def cut(name: str, width: int) -> str:
         """The end of a name that is too long."""
         return name if len(name) <= width else f"{name[:2] if name.startswith('  ') else ''}…{name[3 - width :]}"
-
-
-def prefix_of(files: set[str]) -> str:
-    """The folders that all files with a whole path have in common, with a slash behind them; "" if there are none."""
-    whole = {file for file in files if os.path.isabs(file)}
-    folders = {os.path.dirname(file) for file in whole}
-    common = os.path.commonpath(folders) if folders else ""
-    return f"{common}/" if common not in ("", "/") else ""
 
 
 def percent(n_bytes: int, whole: int) -> str:

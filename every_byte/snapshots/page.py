@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from every_byte.ledger.source_lines import readable
 from every_byte.palette import assign
 from every_byte.report.render.markup import Html, element, joined, n_bytes, sentences, swatch, table
 from every_byte.report.render.page import document
@@ -13,7 +14,6 @@ from .groups import NO_STACK, NOT_SAID, Group
 from .history import Allocation
 from .layout import pools_of, room_at_end
 from .lines import Lines, percent
-from .stacks import readable
 from .summary import Summary
 
 MOST_LINES, MOST_MAKERS, MOST_LEAKS, MOST_POOLS, MOST_LETTERS = 40, 6, 40, 40, 160

@@ -1,48 +1,18 @@
 """What a call stack of a snapshot says: the user's own line, operator and autograd node, and what it went by."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 from every_byte.ledger.frames import Maker, maker_of
+from every_byte.ledger.source_lines import Line, is_of_a_library, readable
 
-_LIBRARY = re.compile(
-    r"(^|[/\\])(site-packages|dist-packages)[/\\]|[/\\]lib[/\\]python3\.\d+[/\\]|^<frozen |^<eval_with_key>"
-    r"|torchinductor_"
-    r"|(^|[/\\])torch[/\\](_\w+|ao|amp|autograd|backends|cuda|distributed|distributions|export|func|fx|jit|library|nn|"
-    r"optim|overrides|random|serialization|sparse|storage|utils|functional)([/\\]|\.py$)"
-)
 _ENGINE = "torch::autograd::Engine::"
 _LABELS = ("operation", "node", "module", "phase")
 """What the snapshot of a simulated GPU has in place of the names of files."""
-
-
-class Line(NamedTuple):
-    """A line of Python code and the function that it is in."""
-
-    filename: str
-    line: int
-    function: str
-
-    def __str__(self) -> str:
-        return f"{readable(self.filename)}:{self.line} {readable(self.function)}"
-
-
 MOST_LINES = MOST_OPERATORS = 100
 """So many of each are kept of a stack, the innermost ones: hardly any has more."""
-
-
-def readable(text: str) -> str:
-    """A word of a file in one line of a terminal: nothing in it steers that, and it is not longer than a line."""
-    if len(text) > MOST_LETTERS:
-        text = f"{text[: MOST_LETTERS - 1]}…"
-    return text if text.isprintable() else text.encode("ascii", "backslashreplace").decode().translate(_ESCAPED)
-
-
-MOST_LETTERS = 200
-_ESCAPED = {number: f"\\x{number:02x}" for number in (*range(32), 127)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,20 +96,22 @@ class Stacks:
                 of_python.append(frame)
             elif kind == _LABEL:
                 labels.append((frame["filename"], readable(frame["name"])))
+        own = (Line(f["filename"], f["line"], f["name"]) for f in of_python if not is_of_a_library(f["filename"]))
+        lines = tuple(islice(own, MOST_LINES))
         if labels:
             said = dict(labels)
             return Stack(
+                lines,
                 maker=Maker(said.get("operation", ""), said.get("node", "")),
                 in_backward=said.get("phase") == "backward",
                 labels=tuple(said.items()),
                 is_empty=False,
             )
-        own = (Line(f["filename"], f["line"], f["name"]) for f in of_python if not _LIBRARY.search(f["filename"]))
         passed = {f"{below}:{f['name']}" for f in of_python if (below := _below_torch(f["filename"]))}
         maker = maker_of(frames)
         operators = dict.fromkeys(f["name"].partition("(")[0] for f in frames if f["name"].startswith("at::_ops::"))
         return Stack(
-            tuple(islice(own, MOST_LINES)),
+            lines,
             frozenset(passed),
             maker._replace(operation=readable(maker.operation), node=readable(maker.node)),
             frozenset(islice(operators, MOST_OPERATORS)),

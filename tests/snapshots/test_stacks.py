@@ -3,7 +3,8 @@
 import pytest
 from recorded_snapshots import frames
 
-from every_byte.snapshots.stacks import MOST_LINES, Line, Stacks, readable
+from every_byte.ledger.source_lines import Line, readable
+from every_byte.snapshots.stacks import MOST_LINES, Stacks
 
 
 @pytest.mark.parametrize(

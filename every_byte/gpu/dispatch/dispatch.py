@@ -107,10 +107,12 @@ class Dispatch(TorchDispatchMode, Telling):
             return func(*args, **kwargs or {})
         if type(func) is not OpOverload and isinstance(func, HigherOrderOperator):  # asking an ABC takes long
             return self._run_as_on_cuda(func, args, kwargs or {})
-        is_lent, turn = lend(self), self.memory.turn
+        is_lent, turn, stacks = lend(self), self.memory.turn, None if this_thread.depth else self.memory.labels.stacks
         if turn is not None:
             turn.acquire()
         this_thread.depth += 1
+        if stacks is not None:
+            stacks.enter()
         try:
             return self._run_where_it_belongs(operation_of(func), args, kwargs or {})
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
@@ -119,6 +121,8 @@ class Dispatch(TorchDispatchMode, Telling):
             raise self._explained(error, func.name()).with_traceback(None) from None
         finally:
             this_thread.depth -= 1
+            if stacks is not None:
+                stacks.leave()
             if turn is not None:
                 turn.release()
             if is_lent:
@@ -165,9 +169,7 @@ class Dispatch(TorchDispatchMode, Telling):
             return result
         if operation.answer and (answer := operation.answer(self, operation.func, args, kwargs)) is not None:
             return answer
-        given = args
-        if operation.is_pointwise:
-            args = [_with_the_others(x) for x in args]
+        given, args = args, [_with_the_others(x) for x in args] if operation.is_pointwise else args
         if operation.is_addition and adds_in_place(*args):
             result, operation = args[0].add_(args[1]), operation_of(aten.add_.Tensor)
         else:

@@ -9,7 +9,9 @@ import torch
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils.hooks import RemovableHandle
 
+from every_byte.ledger.call_stacks import CallStacks
 from every_byte.ledger.module_paths import ModulePaths
+from every_byte.ledger.source_lines import NO_STACK, CallStack
 from every_byte.ledger.trace import Trace
 
 
@@ -26,10 +28,12 @@ class Labels:
 
     The phase is the one that the user set with `trace.in_phase`, or else that of the innermost of these: an
     optimizer's step ("step"), a backward pass ("backward"), a module's forward ("forward"); outside of them it is "".
+    `stacks` says who calls, where lines are recorded.
     """
 
     def __init__(self, trace: Trace) -> None:
         self.modules = ModulePaths()
+        self.stacks: CallStacks | None = None
         self._trace = trace
         self._steps = _Steps()
         self._handles: list[RemovableHandle] = []
@@ -62,6 +66,14 @@ class Labels:
         if self.modules.depth:
             return "forward"
         return "step" if steps else ""
+
+    def keep_stacks(self, is_on: bool = True) -> None:
+        """Note who calls, from now on, or no more."""
+        self.stacks = CallStacks() if is_on else None
+
+    def stack(self) -> CallStack:
+        """Who calls for what is allocated now."""
+        return NO_STACK if self.stacks is None else self.stacks.now()
 
     def module_of(self, node: torch.autograd.graph.Node) -> str:
         """In backward: the path of the module that is run again, or else of the one whose forward made `node`."""

@@ -110,9 +110,10 @@ class Memory:
         """Note a request for which there is no room, and first whose memory it is now: an error lets go of it."""
         if self.trace.look:
             self.trace.look(again=True)
-        (node, module), phase = self._maker(), self.labels.phase()
+        node, module = self._maker()
         needed_bytes = self.allocator.settings.round_size(n_bytes)
-        self.trace.events.append(Event("oom", needed_bytes, NO_ALLOCATION, self.operation, node, phase, module=module))
+        told = self.operation, node, self.labels.phase(), "", module
+        self.trace.events.append(Event("oom", needed_bytes, NO_ALLOCATION, *told, stack=self.labels.stack()))
 
     def _maker(self) -> tuple[str, str]:
         """The autograd node that is running, and the module that it or what runs now belongs to."""
@@ -131,7 +132,7 @@ class Memory:
         self.owners.live.add(number)
         return Event(
             "alloc", n_bytes, number, self.operation, node, phase, name, module, block.address, block.size_bytes,
-            self.allocator.allocated_bytes, self.allocator.requested_bytes, block.stream,
+            self.allocator.allocated_bytes, self.allocator.requested_bytes, block.stream, self.labels.stack(),
         )  # fmt: skip
 
     def free(self, block: Block, number: int) -> None:
@@ -156,9 +157,8 @@ class Memory:
                 while self._waiting:
                     block, number = self._waiting.popleft()
                     event = self._release(block, number)
-                    self.allocator.free(block)
-                    event.allocated_bytes = self.allocator.allocated_bytes
-                    event.requested_bytes = self.allocator.requested_bytes
+                    (now := self.allocator).free(block)
+                    event.allocated_bytes, event.requested_bytes = now.allocated_bytes, now.requested_bytes
                     self.trace.events.append(event)
             finally:
                 self._lock.release()

@@ -3,12 +3,12 @@
 from collections import Counter
 from typing import Any
 
-from every_byte.ledger.ledger import Ledger
 from every_byte.ledger.rows import Row
 from every_byte.report.owners import about
 from every_byte.report.run import Run
 from every_byte.report.shortage import Shortage, drawn
 
+from . import facts
 from .moments import Moments
 
 MOST_ROWS = 20_000  # in the tree; of more, those of one module and category are one
@@ -26,7 +26,7 @@ def data_of(report: Run, moments: Moments) -> dict[str, Any]:
 
     Unit: bytes, where nothing else is said.
     """
-    texts, rows = _rows(report.account)
+    texts, rows = _rows(report)
     return {
         "timeline": moments.spec(str(report.peak_place)),
         "texts": texts,
@@ -36,12 +36,13 @@ def data_of(report: Run, moments: Moments) -> dict[str, Any]:
     }
 
 
-def _rows(ledger: Ledger) -> tuple[list[str], list[list[int]]]:
-    """The rows of a ledger, those alike as one; texts once each."""
+def _rows(report: Run) -> tuple[list[str], list[list[int]]]:
+    """The rows of a report's account, those alike as one; texts once each."""
+    ledger = report.account
     found: Counter[Key] = Counter()
     slack: Counter[Key] = Counter()
     for row in ledger.rows:
-        key = _key(row, in_full=len(ledger) <= MOST_ROWS)
+        key = _key(row, in_full=len(ledger) <= MOST_ROWS, line=facts.at_line(report, row.line))
         found[key] += 1 if len(ledger) <= MOST_ROWS else row.n_bytes
         slack[key] += row.slack_bytes
     texts: dict[str, int] = {}
@@ -54,12 +55,12 @@ def _rows(ledger: Ledger) -> tuple[list[str], list[list[int]]]:
     return list(texts), rows
 
 
-def _key(row: Row, *, in_full: bool) -> Key:
+def _key(row: Row, *, in_full: bool, line: str) -> Key:
     if not in_full:
         return row.module, row.category, "all of it", "", 0
     kept = f", kept for {row.kept_for[0]}" if row.kept_for else ""
     what = row.name or row.operation
-    return row.module, row.category, what, f"{about(row.shape, row.dtype)}{kept}".lstrip(", "), row.n_bytes
+    return row.module, row.category, what, f"{about(row.shape, row.dtype)}{kept}{line}".lstrip(", "), row.n_bytes
 
 
 def _card(report: Run) -> dict[str, Any]:

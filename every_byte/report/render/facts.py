@@ -6,6 +6,7 @@ from typing import Any
 from every_byte.gpu.evidence import is_recorded
 from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.ledger.plain_attention import PlainAttention
+from every_byte.ledger.source_lines import Line
 from every_byte.report.owners import Owner
 from every_byte.report.run import Run
 from every_byte.report.steps import turns_of
@@ -50,7 +51,8 @@ def peaks(report: Run) -> Iterator[tuple[str, str]]:
     """The peaks and the room, each a name and what it is."""
     if report.is_empty:
         return
-    yield "peak allocated", f"{exact(report.peak.allocated_bytes)}, {report.peak_place}"
+    line = at_line(report, report.peak_place.line)
+    yield "peak allocated", f"{exact(report.peak.allocated_bytes)}, {report.peak_place}{line}"
     reserved_at = report.reserved.index(max(report.reserved)) + 1 if report.reserved else 0
     yield "peak reserved", f"{exact(report.peak_reserved_bytes)}, {report.place(reserved_at).when}"
     yield "room", room(report)
@@ -156,6 +158,11 @@ def _plain_attention(one: PlainAttention, n_smaller: int) -> str:
         f"{one.gpu}{helps}. All scores, {list(one.scores)} of {one.scores_of_type}, {exact(one.n_bytes)}, are computed"
         f"{kept}.{others}"
     )
+
+
+def at_line(report: Run, line: Line | None) -> str:
+    """What a sentence says of a line after the place in the run: ", train.py:41"; "" where it is not known."""
+    return f", {report.line_names.of(line)}" if line is not None and report.line_names else ""
 
 
 def module(path: str, is_own: bool) -> str:

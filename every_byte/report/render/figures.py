@@ -5,7 +5,11 @@
      "torch_version": whose rules it follows, or which was measured,
      "command": [words], "ended": a sentence, "exit_code": int, "seconds": float, "n_events": int,
      "steps": [{"number", "allocated_bytes", "max_allocated_bytes", "reserved_bytes", "max_reserved_bytes"}, ...],
-     "peak": {"allocated_bytes", "requested_bytes", "reserved_bytes", "step": 0 for none, "phase", "by_category": {}},
+     "peak": {"allocated_bytes", "requested_bytes", "reserved_bytes", "step": 0 for none, "phase", "by_category": {},
+         "line": the program's {"file", "line", "function", "text"}, null where it is not known},
+     "lines": [of the peak, or when memory ran out, the largest first {"line", "n_allocations", "allocated_bytes",
+         "by_category"}, ...], "owners": [of the same, 20 at most {"category", "module", "what", "about",
+         "n_allocations", "requested_bytes", "lines"}, ...],
      "allocated_at_end_bytes": int, "room_bytes": what segments may take,
      "ranks": null or {"rank", "of"}, "was_stopped": bool, by --steps, "allocator_settings": text, "" for the defaults,
      "growth": null or what the last step left more {"step", "than_step", "n_bytes", "runs_out_at_step",
@@ -15,7 +19,7 @@
          [least, most] that was published, "hangs_on_context": whether one of these turns it}, ...]},
      "n_survived": how often memory ran out and the program went on,
      "out_of_memory": null or of the last request that was refused {"asked_bytes", "allocated_bytes", "reserved_bytes",
-         "step", "phase", "operation", "module"},
+         "step", "phase", "operation", "module", "line"},
      "unfused": [of attention that no fused kernel took {"gpu", "queries": shape, "of_type", "has_mask",
          "scores": shape, "scores_of_type", "n_bytes", "is_kept", "helps": in words, or ""}, ...],
      "unused_results": [bytes of each result that compiled code returns beside the loss],
@@ -35,11 +39,16 @@ from typing import Any
 
 from every_byte.report.fits import Fits, settings_text
 from every_byte.report.growth import Growth
+from every_byte.report.lines import by_line
+from every_byte.report.owners import owners_of
 from every_byte.report.run import Run
 from every_byte.report.shortage import Shortage
 from every_byte.report.unused_results import unused_results
 
+from . import lines
+
 FORMAT = 1
+MOST_OWNERS = 20
 
 
 def figures(report: Run) -> dict[str, Any]:
@@ -65,8 +74,11 @@ def figures(report: Run) -> dict[str, Any]:
             "reserved_bytes": report.peak_reserved_bytes,
             "step": report.peak_place.step,
             "phase": report.peak_place.phase,
+            "line": lines.to_json(report.peak_place.line),
             "by_category": report.peak.parts,
         },
+        "lines": lines.shares_to_json(by_line(report.account.rows)) if report.line_names else [],
+        "owners": _owners(report),
         "allocated_at_end_bytes": report.allocated_at_end_bytes,
         "room_bytes": report.room_bytes,
         "ranks": report.rank and {"rank": report.rank[0], "of": report.rank[1]},
@@ -93,6 +105,22 @@ def _growth(growth: Growth) -> dict[str, Any]:
     return asdict(growth) | {"largest": largest}
 
 
+def _owners(report: Run) -> list[dict[str, Any]]:
+    """The largest owners, alike ones together."""
+    return [
+        {
+            "category": owner.category,
+            "module": owner.module,
+            "what": owner.what,
+            "about": owner.about,
+            "n_allocations": n,
+            "requested_bytes": n * owner.n_bytes,
+            "lines": [lines.to_json(line) for line in report.lines_of_owners.get(owner, [])],
+        }
+        for owner, n in owners_of(report.account.rows)[:MOST_OWNERS]
+    ]
+
+
 def _fits(fits: Fits) -> dict[str, Any]:
     """Where it fits, by GPU."""
     gpus = [
@@ -116,4 +144,5 @@ def _refusal(shortage: Shortage) -> dict[str, Any]:
         "phase": place.phase,
         "operation": place.operation,
         "module": place.module,
+        "line": lines.to_json(place.line),
     }

@@ -6,7 +6,7 @@ from html import escape
 from every_byte.report.run import Run
 from every_byte.tables import Table
 
-from . import facts, text
+from . import facts, lines, text
 from .steps import steps_table
 
 
@@ -29,7 +29,9 @@ def _tables(report: Run) -> Iterator[str]:
         title = "When memory ran out" if report.ran_out else f"At the peak, {report.peak_place.when}"
         yield Table(title, *text.categories(ledger), numbers=4).html()
         yield Table("", *text.parts(report, ledger, _whole), numbers=4).html()
-        yield Table("", *text.largest(ledger, _whole), numbers=2).html()
+        if report.line_names:
+            yield Table("", *lines.rows_in_text(report, ledger), numbers=3).html()
+        yield Table("", *text.largest(report, ledger, _whole), numbers=2).html()
     if report.steps:
         yield steps_table("Each step, bytes", report.steps, report.peak_place.step).html()
         yield _sentences(facts.turns(report))

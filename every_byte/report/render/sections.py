@@ -8,7 +8,7 @@ from every_byte.report.run import Run
 from every_byte.report.shortage import Shortage
 from every_byte.units import exact
 
-from . import exactness, facts, gpus
+from . import exactness, facts, gpus, lines
 from .markup import Html, element, joined, n_bytes, sentences, swatch, table
 from .steps import steps_on_a_page
 from .verdict import verdict, when
@@ -76,7 +76,8 @@ def _shortage(report: Run, shortage: Shortage) -> Html:
     n = len(report.survived)
     last = f"; this is the last of {n:,d} such requests" if n > 1 else ""
     went_on = "" if shortage.is_end else f"The program went on after it{last}."
-    place = f"{shortage.place}{'' if shortage.place.step else ', before the first step ended'}."
+    began = "" if shortage.place.step else ", before the first step ended"
+    place = f"{shortage.place}{facts.at_line(report, shortage.place.line)}{began}."
     return _section(
         "memory-ran-out",
         "Where memory ran out",
@@ -109,6 +110,7 @@ def _account(report: Run, names: Sequence[str]) -> Html:
         table("By category", head, rows, numbers=5, foot=True),
         element("h3", "By module"),
         _for_script("tree"),
+        *([element("h3", "By line"), lines.on_a_page(report, ledger)] if report.line_names else []),
     )
 
 

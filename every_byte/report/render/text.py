@@ -6,17 +6,18 @@ from textwrap import wrap
 
 from every_byte.ledger.ledger import Ledger
 from every_byte.report.modules import largest_parts
-from every_byte.report.owners import owners_of
+from every_byte.report.owners import Owner, owners_of
 from every_byte.report.run import Run
 from every_byte.tables import Table
 from every_byte.units import short
 
-from . import exactness, facts
+from . import exactness, facts, lines
 from .steps import steps_table
 from .verdict import verdict
 
-WIDTH = 100
+WIDTH, LEAST = 100, 12
 _FACTS = 18  # the column in which facts begin
+MOST_LETTERS = 24  # of a line's name
 MOST_PARTS, MOST_PARTS_OF_SEVERAL, MOST_OWNERS, MOST_NOTES = 7, 10, 8, 5
 
 
@@ -46,7 +47,9 @@ def _tables(report: Run) -> Iterable[list[str]]:
         yield Table(title, *categories(ledger), numbers=4).text().splitlines()
         cut = _tail if has_one_model(report) else _ends
         yield Table("", *parts(report, ledger, cut), numbers=4).text().splitlines()
-        yield _fitting(*largest(ledger, cut))
+        if report.line_names:
+            yield Table("", *lines.rows_in_text(report, ledger), numbers=3).text().splitlines()
+        yield _fitting(*largest(report, ledger, cut), numbers=2)
     if report.steps:
         table = steps_table("Each step, bytes:", report.steps, report.peak_place.step).text().splitlines()
         yield table + (_wrapped(facts.turns(report)) if facts.turns(report) else [])
@@ -67,14 +70,18 @@ def parts(report: Run, ledger: Ledger, cut: Cut) -> tuple[list[str], list[list[s
     return ["by module, with all in it", "modules", "allocations", "allocated", ""], rows
 
 
-def largest(ledger: Ledger, cut: Cut) -> tuple[list[str], list[list[str]]]:
-    """An instant's largest owners, alike ones together."""
+def largest(report: Run, ledger: Ledger, cut: Cut) -> tuple[list[str], list[list[str]]]:
+    """An instant's largest owners, alike ones together, with their lines where these are known."""
     rows = [
-        [owner.category, cut(owner.module, 30), _start(facts.what(owner), 42), f"{n:,d} × {short(owner.n_bytes)}",
-         f"{n * owner.n_bytes:,d}"]
+        [owner.category, cut(owner.module, 30), _start(facts.what(owner), 42), *_line(report, owner),
+         f"{n:,d} × {short(owner.n_bytes)}", f"{n * owner.n_bytes:,d}"]
         for owner, n in owners_of(ledger.rows)[:MOST_OWNERS]
     ]  # fmt: skip
-    return ["the largest owners", "module", "what", "each", "requested"], rows
+    return ["the largest owners", "module", "what", *["line"] * bool(report.line_names), "each", "requested"], rows
+
+
+def _line(report: Run, owner: Owner) -> list[str]:
+    return [_tail(lines.of_owner(report, owner), MOST_LETTERS)] if report.line_names else []
 
 
 def has_one_model(report: Run) -> bool:
@@ -82,14 +89,15 @@ def has_one_model(report: Run) -> bool:
     return report.trace.names is None or report.trace.names.n_models < 2
 
 
-def _fitting(head: list[str], rows: list[list[str]]) -> list[str]:
+def _fitting(head: list[str], rows: list[list[str]], *, numbers: int) -> list[str]:
     """A table of owners in `WIDTH` columns: what each is gives way."""
-    lines = Table("", head, rows, numbers=2).text().splitlines()
-    too_much = max(map(len, lines)) - WIDTH
+    found = Table("", head, rows, numbers=numbers).text().splitlines()
+    too_much = max(map(len, found)) - WIDTH
     if too_much <= 0:
-        return lines
-    room = max(map(len, (row[2] for row in rows))) - too_much
-    return Table("", head, [[*row[:2], _start(row[2], room), *row[3:]] for row in rows], numbers=2).text().splitlines()
+        return found
+    room = max(max(map(len, (row[2] for row in rows))) - too_much, LEAST)
+    cut = [[*row[:2], _start(row[2], room), *row[3:]] for row in rows]
+    return Table("", head, cut, numbers=numbers).text().splitlines()
 
 
 def categories(ledger: Ledger) -> tuple[list[str], list[list[str]]]:

@@ -132,6 +132,7 @@ def _out_of_memory(report: Run, shortage: Shortage) -> VerdictText:
     own = report.fits.own
     asked = f"{shortage.place.operation or 'An allocation'} asked for {exact(shortage.asked_bytes)}"
     where = f" in {shortage.place.module}" if shortage.place.module else ""
+    where += facts.at_line(report, shortage.place.line).replace(",", " at", 1)
     pieces = shortage.free_pieces
     largest = f", in one piece no more than {exact(pieces[0])}" if pieces else ""
     reasons = [
