@@ -26,6 +26,11 @@ def short(n_bytes: int) -> str:
     return f"{n_bytes:,d} B"
 
 
+def in_gib(n_bytes: int) -> str:
+    """GiB to one digit, without the unit: `14.0`; of less than half a digit `less than 0.1`."""
+    return "less than 0.1" if 0 < n_bytes < GiB / 20 else f"{n_bytes / GiB:,.1f}"
+
+
 def _four_digits(value: float) -> str:
     decimals = max(0, 3 - len(str(int(abs(value)))))
     text = f"{value:,.{decimals}f}"

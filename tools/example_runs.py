@@ -19,6 +19,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from every_byte.report.render.verdict import STARTS
 from tools.chromium import browser
 from tools.whole_files import write_whole
 
@@ -41,7 +42,7 @@ _SHOWS = "shows"
 
 
 def report_of(name: str, folder: Path) -> str:
-    """What the report of a run says, from its command on; the run is made in a folder there, on a copy of the program.
+    """What the report of a run says; the run is made in a folder there, on a copy of the program.
 
     Raises: RuntimeError where no report was printed.
     """
@@ -59,8 +60,8 @@ def report_of(name: str, folder: Path) -> str:
 
 def report_in(said: str) -> str:
     """The report in what a run says on its standard error, without the seconds that it took; "" if there is none."""
-    _, is_there, report = said.partition("\n$ every-byte run")
-    return _SECONDS.sub(".", f"$ every-byte run{report}") if is_there else ""
+    found = STARTS.search(said)
+    return _SECONDS.sub(".", said[found.start() :]) if found else ""
 
 
 def examples() -> list[str]:

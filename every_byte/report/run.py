@@ -15,7 +15,7 @@ from every_byte.ledger.source_lines import Line, LineNames
 from every_byte.ledger.trace import Trace
 from every_byte.widget.timeline import reserved_after
 
-from .fits import UP_TO_AN_ERROR, Fits, fits_on, settings_of
+from .fits import UP_TO_AN_ERROR, Fits, Verdict, fits_on, settings_of
 from .growth import Growth, growth_of
 from .lines import lines_of_owners, names_of_lines
 from .note import Note
@@ -25,6 +25,9 @@ from .place import Place
 from .roots import look_for, names_of
 from .shortage import Shortage, shortage_of
 from .steps import Step
+
+TIGHT = 0.03
+"""A run with less than this share of the room to spare is tight."""
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -182,6 +185,23 @@ class Run:
         refused_at = self.fatal.position if self.fatal else None
         fits = fits_on(self.trace, self.steps, self.spec, refused_at, self._settings)
         return replace(fits, basis=UP_TO_AN_ERROR) if self.exit_code and not (self.steps or self.ran_out) else fits
+
+    @cached_property
+    def with_expandable(self) -> Verdict | None:
+        """The verdict on this GPU with expandable segments, where it does not fit or is tight; else None.
+
+        Counts: the same requests, replayed; None also where the run had them, or went on where memory ran out.
+        """
+        own = self.fits.own
+        is_tight = own.n_retries > 0 or own.margin_bytes < own.room_bytes * TIGHT
+        had = self._settings.expandable_segments
+        if self.origin == "measured" or had or own.fits and not is_tight or self.survived and not self.fatal:
+            return None
+        if own.in_use_bytes > own.room_bytes:  # no setting makes room
+            return None
+        settings = replace(self._settings, expandable_segments=True)
+        refused_at = self.fatal.position if self.fatal else None
+        return fits_on(self.trace, self.steps, self.spec, refused_at, settings, others=()).own
 
     @property
     def _settings(self) -> AllocatorSettings:

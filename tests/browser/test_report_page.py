@@ -70,7 +70,10 @@ def test_it_opens_without_a_word_and_asks_for_nothing(opened, name):
     assert shown.said == []
     assert shown.asked == [shown.address]
     assert shown.page.locator("h1").count() == 1
-    headline = {"out of memory": "Out of memory on t4-16gb: forward, before", "nothing": "Nothing was allocated on"}
+    headline = {
+        "out of memory": "Out of memory on t4-16gb: needs at least 14.4 GiB",
+        "nothing": "Nothing was allocated on",
+    }
     said = shown.page.locator(".eb-fit strong").inner_text()
     assert said.startswith(headline.get(name, "Fits on a100-80gb: "))
 

@@ -9,7 +9,7 @@ import textwrap
 
 import pytest
 import torch
-from forked_runs import Runs, in_lines
+from forked_runs import Runs, before_the_report, in_lines
 from places import HELPERS, ROOT
 
 from every_byte.report.report import Report
@@ -124,7 +124,7 @@ def test_an_error_in_backward_is_the_programs_own(run):
     )
     assert found.exit_code == 1
     assert f'File "{run.folder}/train.py", line ' in found.err
-    assert "every_byte" not in found.err.partition("$ every-byte run")[0]
+    assert "every_byte" not in before_the_report(found.err)
     assert "RuntimeError: broken in backward" in found.err
     assert len(found.figures["steps"]) == 1
 

@@ -8,7 +8,7 @@ import sys
 import textwrap
 
 import pytest
-from forked_runs import Runs
+from forked_runs import Runs, before_the_report
 
 ON_THE_GPU = "import os, sys, signal, time, torch\nx = torch.zeros(1 << 20, device='cuda')\n"
 
@@ -38,7 +38,7 @@ class PlainPython:
 
 def own(err: str) -> str:
     """What a program wrote to standard error, without the report, addresses and the numbers of lines."""
-    said = err.partition("\n$ every-byte run")[0]
+    said = before_the_report(err).removesuffix("\n")
     return re.sub(
         r'line \d+|0x[0-9a-f]+|(?<=refcount : )\d+|(?<=repeated )\d+|(?<=File ").*(plain|train)\.py', "", said
     )
@@ -170,7 +170,7 @@ def test_no_frame_of_ours_is_printed_by_a_thread_or_a_destructor(run):
     too_much()
     """
     found = run(program(text))
-    said = found.err.partition("\n$ every-byte run")[0]
+    said = before_the_report(found.err)
     assert said.count("CUDA out of memory") == said.count(", in too_much\n") == 3
     assert "every_byte/" not in said
 

@@ -3,6 +3,7 @@
 import importlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -24,7 +25,16 @@ class Run:
     @property
     def report(self) -> str:
         """The report in the terminal, which stands behind all that the program printed; "" if there is none."""
-        return self.err[self.err.index("$ every-byte run") :] if "$ every-byte run" in self.err else ""
+        return self.err[len(before_the_report(self.err)) :]
+
+
+def before_the_report(err: str) -> str:
+    """What standard error has before the report: all of it, if there is none."""
+    found = _STARTS.search(err)
+    return err[: found.start()] if found and "\n$ every-byte run" in err else err
+
+
+_STARTS = re.compile(r"^(Fits on|Out of memory on|It ran on|It ended on|It ended before|Nothing was allocated) ", re.M)
 
 
 def in_lines(found: Run) -> str:

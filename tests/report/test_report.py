@@ -18,9 +18,10 @@ from every_byte.report.notes import notes_of
 from every_byte.report.render import gpus
 from every_byte.report.render.figures import FORMAT
 from every_byte.report.render.text import WIDTH
+from every_byte.report.render.verdict import STARTS
 from every_byte.report.report import Report
 from every_byte.report.steps import Step
-from every_byte.units import exact
+from every_byte.units import exact, in_gib
 from utils import SimulatedGPU
 
 REPORTS = [of_an_mlp, of_a_gpt, out_of_memory, of_nothing]
@@ -112,15 +113,17 @@ def test_the_text_is_a_page_of_plain_lines(report):
     assert len(lines) <= 60
     assert max(map(len, lines)) <= WIDTH
     assert all(line == line.rstrip() for line in lines)
-    assert lines[0] == "$ every-byte run --steps 3 train.py"
+    assert STARTS.match(lines[0])
+    assert "$ every-byte run --steps 3 train.py" in lines
 
 
 @pytest.mark.parametrize("report", TRAINED)
 def test_the_text_says_first_whether_it_fits_then_where_the_peak_is(report):
     report = report()
     text = repr(report)
-    spare = find_spec("a100-80gb").allocator_bytes - report.fits.own.needed_bytes
-    assert f"\n\nFits on a100-80gb: {exact(spare)} to spare.\n" in text
+    needs = max(report.fits.own.needed_bytes, report.peak_reserved_bytes)
+    assert text.startswith(f"Fits on a100-80gb: needs {in_gib(needs)} of {in_gib(report.room_bytes)} GiB.\n")
+    assert f'title="{needs:,d} of {report.room_bytes:,d} bytes"' in report.html()
     phase = {"step": "optimizer"}.get(report.peak_place.phase, report.peak_place.phase)
     place = f"step {report.peak_place.step}, {phase}"
     assert f"peak allocated  {exact(report.peak.allocated_bytes)}, {place}" in " ".join(
@@ -166,9 +169,8 @@ def test_what_is_measured_is_called_so():
     half = measured(0.5)
     assert half.room_bytes == report.room_bytes // 2
     assert "the fraction of 85,097,971,712 that the settings or the program allow" in " ".join(repr(half).split())
-    assert f"It ran on a100-80gb: {exact(report.room_bytes - report.peak_reserved_bytes)} were never reserved" in repr(
-        report
-    )
+    reserved = f"{in_gib(report.peak_reserved_bytes)} of {in_gib(report.room_bytes)} GiB"
+    assert repr(report).startswith(f"It ran on a100-80gb: PyTorch reserved {reserved}.\n")
 
 
 def test_a_program_that_never_touched_the_gpu_is_told_so():
@@ -183,7 +185,10 @@ def test_out_of_memory_comes_first():
     report = out_of_memory()
     text = repr(report)
     assert "torch.OutOfMemoryError (exit code 1)." in text  # the verdict explains it
-    assert "\n\nOut of memory on t4-16gb: forward, before the first step ended.\naddmm asked for 1,920,000,000" in text
+    first, *lines = text.splitlines()
+    assert first == "Out of memory on t4-16gb: needs at least 14.4 GiB, has 14.0 GiB."
+    assert "It ran out in forward, before the first step ended: addmm asked for 1.79 GiB in 5 Linear" in " ".join(lines)
+    assert re.search(r"^  asked for +1,920,000,000 bytes", text, re.MULTILINE)
     assert "When memory ran out:\n" in text
     assert re.search(r"^activations +4 +7,680,000,000 ", text, re.MULTILINE)  # whose it was, though all of it is gone
     smallest = min((one for one in report.fits.verdicts if one.fits), key=lambda one: one.room_bytes)
@@ -193,7 +198,7 @@ def test_out_of_memory_comes_first():
 
 def test_out_of_memory_after_steps_names_the_last():
     report = out_of_memory(2)
-    assert "Out of memory on t4-16gb: after step 2, forward." in repr(report)
+    assert "It ran out after step 2, forward: addmm asked for 1.79 GiB" in repr(report)
 
 
 def test_the_first_request_may_be_the_one_that_is_refused():
@@ -203,8 +208,10 @@ def test_the_first_request_may_be_the_one_that_is_refused():
     report = Report.of(gpu, exit_code=1, ended="torch.OutOfMemoryError: no")
     assert not report.is_empty
     assert report.ran_out
-    assert "Out of memory on t4-16gb: outside forward and backward, before the first step ended." in repr(report)
-    assert "asked for 68,719,476,736 bytes" in repr(report)
+    said = " ".join(repr(report).split())
+    assert said.startswith("Out of memory on t4-16gb: needs at least 64.0 GiB, has 14.0 GiB.")
+    assert "It ran out outside forward and backward, before the first step ended: " in said
+    assert "asked for 68,719,476,736 bytes" in said
     assert report.html().startswith("<!doctype html>")
 
 
@@ -216,7 +223,7 @@ def test_a_refusal_that_the_program_survived_is_no_end():
 
     report = reported(searching)
     assert (report.shortage is not None, report.ran_out) == (True, False)
-    assert "\n\nFits on a100-80gb: " in repr(report)
+    assert repr(report).startswith("Fits on a100-80gb: needs ")
     assert "The program went on after it" in report.html()
 
 
@@ -279,7 +286,7 @@ def test_all_words_of_a_notebook_are_escaped():
 
 def test_what_failed_before_its_first_step_has_no_verdict():
     text = " ".join(repr(reported(mlp, 0, exit_code=1, ended="ValueError: no")).split())
-    assert "It ended on a100-80gb before its first step was done." in text
+    assert "It ended on a100-80gb before its first step was done, with less than 0.1 of 78.7 GiB reserved." in text
     assert "Fits on a100-80gb:" not in text
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from every_byte.units import GiB, KiB, MiB, exact, short
+from every_byte.units import GiB, KiB, MiB, exact, in_gib, short
 
 
 @pytest.mark.parametrize(
@@ -28,3 +28,11 @@ def test_exact_keeps_every_digit(n_bytes, text):
 )
 def test_short_is_in_powers_of_two(n_bytes, text):
     assert short(n_bytes) == text
+
+
+@pytest.mark.parametrize(
+    ("n_bytes", "text"),
+    [(0, "0.0"), (512, "less than 0.1"), (60 * MiB, "0.1"), (GiB, "1.0"), (14 * GiB + 300 * MiB, "14.3")],
+)
+def test_gib_have_one_digit(n_bytes, text):
+    assert in_gib(n_bytes) == text

@@ -10,6 +10,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from every_byte import Ledger, SimulatedGPU
+from every_byte.units import short
 from tools.example_runs import (
     EXAMPLES,
     IMAGES,
@@ -131,11 +132,12 @@ def test_what_the_page_says_of_a_t4():
     assert f"{scores:,d}".replace(",", "{,}") in PAGE
     t4, a100, float16 = stored("train.t4"), stored("train.a100"), stored("train.t4.float16")
     assert re.search(r"t4-16gb\* \([\d.]+ GiB to\s+spare\)", a100)
-    assert "Out of memory on t4-16gb: forward, before the first step ended" in t4
+    assert t4.startswith("Out of memory on t4-16gb: needs at least 13.4 of 14.0 GiB")
+    assert "It ran out in forward, before the first step ended: " in t4
     rows = t4[t4.index("the largest owners") :].splitlines()
-    n, each, total = re.search(r"_safe_softmax, 24×12×1024×1024 flo\S* +(\d+) × (\S+ GiB) +([\d,]+)$", rows[1]).groups()
-    assert int(total.replace(",", "")) == int(n) * scores
-    assert each == "1.12 GiB"
+    row = re.compile(r"_safe_softmax, 24×12×1024×\S* +train\.py:34 +(\d+) × (\S+ GiB) +(\S+ GiB)$")
+    n, each, total = row.search(rows[1]).groups()
+    assert (each, total) == (short(scores), short(int(n) * scores))
     assert "softmax" not in a100
     assert "Fits on t4-16gb: " in float16
 

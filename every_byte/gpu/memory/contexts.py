@@ -113,7 +113,7 @@ class Doubt(NamedTuple):
             return cls(sentence=f"{largest} it still fits, more tightly.")
         if not hangs:
             return cls()
-        turned = f"It does not fit with one of {most}" if fits else f"With one of {least} it would fit"
+        turned = f"It does not fit with one of {most}" if fits else f"With a CUDA context of {least} it would fit"
         advice = ": do not count on it." if fits else "."
         return cls(
             f", if the CUDA context is {short(context_bytes)}",

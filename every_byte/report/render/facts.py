@@ -54,8 +54,33 @@ def peaks(report: Run) -> Iterator[tuple[str, str]]:
     line = at_line(report, report.peak_place.line)
     yield "peak allocated", f"{exact(report.peak.allocated_bytes)}, {report.peak_place}{line}"
     reserved_at = report.reserved.index(max(report.reserved)) + 1 if report.reserved else 0
-    yield "peak reserved", f"{exact(report.peak_reserved_bytes)}, {report.place(reserved_at).when}"
+    more = more_steps(report)
+    yield "peak reserved", f"{exact(report.peak_reserved_bytes)}, {report.place(reserved_at).when}{more}"
     yield "room", room(report)
+
+
+def more_steps(report: Run) -> str:
+    """What segments take with more steps, where that is more: "; with more steps 1,024 bytes (1 KiB)"."""
+    if report.origin == "measured" or report.ended_early or report.ran_out:
+        return ""
+    own = report.fits.own
+    is_more = own.fits and own.needed_bytes > report.peak_reserved_bytes
+    return f"; with more steps {exact(own.needed_bytes)}" if is_more else ""
+
+
+def request(report: Run) -> Iterator[tuple[str, str]]:
+    """The request for which there was no room, each a name and its bytes; nothing where there was room for all."""
+    shortage = report.fatal
+    if shortage is None:
+        return
+    own, pieces = report.fits.own, shortage.free_pieces
+    largest = f", in one piece no more than {exact(pieces[0])}" if pieces else ""
+    yield "asked for", exact(shortage.asked_bytes)
+    yield "driver has", exact(shortage.driver_bytes)
+    yield "reserved, free", f"{exact(shortage.cached_bytes)}{largest}"
+    yield "in use", exact(shortage.allocated_bytes)
+    yield "needed at once", f"{exact(own.in_use_bytes)} up to this request, without slack"
+    yield "segments need", f"{exact(own.needed_bytes)} where there is room for all"
 
 
 def kernels(spec: GPUSpec) -> str:
@@ -151,13 +176,12 @@ def _unfused(report: Run) -> list[str]:
 def _plain_attention(one: PlainAttention, n_smaller: int) -> str:
     masked = " with a mask" if one.has_mask else ""
     kept = ", and kept for backward" if one.is_kept else ""
-    helps = f"; {one.helps} one takes them" if one.helps else ""
     others = f" So it is with {n_smaller:,d} smaller one{'s' * (n_smaller > 1)}." if n_smaller else ""
-    return (
-        f"No fused kernel of attention that PyTorch tries takes {one.of_type} queries {list(one.queries)}{masked} on "
-        f"{one.gpu}{helps}. All scores, {list(one.scores)} of {one.scores_of_type}, {exact(one.n_bytes)}, are computed"
-        f"{kept}.{others}"
-    )
+    queries = f"{one.of_type} queries {list(one.queries)}{masked} on {one.gpu}"
+    scores = f"ll scores, {list(one.scores)} of {one.scores_of_type}, {exact(one.n_bytes)}, are computed{kept}.{others}"
+    if one.helps:
+        return f"Compute attention {one.helps}: then a fused kernel takes it. As it is, none takes {queries}: a{scores}"
+    return f"No fused kernel of attention that PyTorch tries takes {queries}. A{scores}"
 
 
 def at_line(report: Run, line: Line | None) -> str:

@@ -16,10 +16,10 @@ def html_of(report: Run) -> str:
 
 
 def _blocks(report: Run) -> Iterator[str]:
-    first, *head = filter(None, text.head_lines(report))
-    yield _sentences(first, *head)
+    yield _sentences(*text.head_lines(report))
     if not report.is_empty:
         yield from _tables(report)
+    yield _sentences(*text.ran_lines(report))
     yield _sentences(*text.last_lines(report))
 
 

@@ -52,14 +52,15 @@ def _for_script(name: str) -> Html:
 def _head(report: Run) -> Html:
     found = verdict(report)
     fits = {True: "true", False: "false", None: "unknown"}[found.is_good]
-    said = element("strong", f"{found.headline}."), sentences(*found.reasons, *facts.remarks(report, in_head=True))
+    first = [element("p", sentence, class_="eb-first") for sentence in found.first]
+    said = element("strong", f"{found.headline}.", title=found.in_full or None), *first, sentences(*found.reasons)
     named = [joined((element("dt", name), element("dd", said))) for name, said in facts.peaks(report)]
     return element(
         "header",
         element("h1", title_of(report)),
-        element("p", facts.ran(report), class_="eb-ran"),
         element("div", *said, class_="eb-fit", data_fits=fits),
         *([] if not report.holds_something else [_for_script("card"), element("dl", *named, class_="eb-facts")]),
+        element("p", facts.ran(report), class_="eb-ran"),
     )
 
 
@@ -73,6 +74,10 @@ def _shortage(report: Run, shortage: Shortage) -> Html:
         name = f"the largest of these {len(pieces):,d} pieces" if len(pieces) > 1 else "that is in one piece"
         rows.append([name, n_bytes(pieces[0])])
     rows.append(["in use", n_bytes(shortage.allocated_bytes)])
+    if shortage.is_end:
+        own = report.fits.own
+        rows.append(["needed at once, without slack", n_bytes(own.in_use_bytes)])
+        rows.append(["segments, where there is room for all", n_bytes(own.needed_bytes)])
     n = len(report.survived)
     last = f"; this is the last of {n:,d} such requests" if n > 1 else ""
     went_on = "" if shortage.is_end else f"The program went on after it{last}."

@@ -23,17 +23,22 @@ MOST_PARTS, MOST_PARTS_OF_SEVERAL, MOST_OWNERS, MOST_NOTES = 7, 10, 8, 5
 
 def text_of(report: Run) -> str:
     """Some 60 lines of 100 columns."""
-    blocks = [_head(report), *([] if report.is_empty else _tables(report)), _last(report)]
+    ran = [part for line in ran_lines(report) for part in _wrapped(line)]
+    blocks = [_head(report), *([] if report.is_empty else _tables(report)), ran, _last(report)]
     return "\n\n".join("\n".join(block) for block in blocks if block)
 
 
 def head_lines(report: Run) -> list[str]:
-    """What ran, whether it fits and why, and the peak's figures, a sentence each."""
-    command = [f"$ {shlex.join(report.command)}"] if report.command else []
+    """Whether it fits, what to do first, and why, a sentence each; then the peak's figures."""
     said = verdict(report)
-    reasons = *filter(None, said.reasons), *facts.remarks(report, in_head=True)
-    lines = [*command, facts.ran(report), "", f"{said.headline}.", *reasons]
-    return lines + [f"  {name:<{_FACTS - 3}} {fact}" for name, fact in facts.peaks(report)]
+    named = [*facts.request(report), *facts.peaks(report)]
+    lines = [f"  {name:<{_FACTS - 3}} {fact}" for name, fact in named]
+    return [f"{said.headline}.", *said.first, *filter(None, said.reasons), *lines]
+
+
+def ran_lines(report: Run) -> list[str]:
+    """What ran, and on which GPU."""
+    return [*([f"$ {shlex.join(report.command)}"] if report.command else []), facts.ran(report)]
 
 
 def _head(report: Run) -> list[str]:
@@ -71,13 +76,16 @@ def parts(report: Run, ledger: Ledger, cut: Cut) -> tuple[list[str], list[list[s
 
 
 def largest(report: Run, ledger: Ledger, cut: Cut) -> tuple[list[str], list[list[str]]]:
-    """An instant's largest owners, alike ones together, with their lines where these are known."""
+    """An instant's largest owners, alike ones together; where lines are known, with these, and bytes in short."""
+    has_lines = bool(report.line_names)
+    in_all = short if has_lines else "{:,d}".format
     rows = [
         [owner.category, cut(owner.module, 30), _start(facts.what(owner), 42), *_line(report, owner),
-         f"{n:,d} × {short(owner.n_bytes)}", f"{n * owner.n_bytes:,d}"]
+         f"{n:,d} × {short(owner.n_bytes)}", in_all(n * owner.n_bytes)]
         for owner, n in owners_of(ledger.rows)[:MOST_OWNERS]
     ]  # fmt: skip
-    return ["the largest owners", "module", "what", *["line"] * bool(report.line_names), "each", "requested"], rows
+    last = ["line", "each", "in all"] if has_lines else ["each", "requested"]
+    return ["the largest owners", "module", "what", *last], rows
 
 
 def _line(report: Run, owner: Owner) -> list[str]:

@@ -1,24 +1,21 @@
 """A report's verdict, in text as on its page: whether the program fits where it ran, and what must be said beside."""
 
+import re
 from dataclasses import dataclass, replace
 
-from every_byte.ledger.ledger import Ledger
-from every_byte.ledger.running import running
-from every_byte.palette import Category
-from every_byte.report.fits import Verdict, settings_of
+from every_byte.report.fits import Verdict
 from every_byte.report.notes import not_counted, without_compiler
 from every_byte.report.place import Place
 from every_byte.report.run import Run
 from every_byte.report.shortage import Shortage
-from every_byte.units import exact, short
+from every_byte.units import exact, in_gib, short
 
-from . import facts
+from . import answer, facts
 
-_IN_ONE_PIECE = (
-    "try --settings expandable_segments:True here, and PYTORCH_ALLOC_CONF=expandable_segments:True on a card"
+STARTS = re.compile(
+    r"^(?:Fits on|Out of memory on|It ran on|It ended on|It ended before|Nothing was allocated on) ", re.MULTILINE
 )
-_NOT_ALL = "What the program asks for after it is not known, and may not fit."
-_TO_READ = "chapter 7 of the book says what takes less"
+"""How the first line of a report begins."""
 NOTHING = (
     "No tensor was ever made on the GPU. As a rule the program chose the CPU: it asked for a device by another name, "
     "or left before it had one; or it works in processes of its own, which are not followed."
@@ -27,18 +24,48 @@ NOTHING = (
 
 @dataclass(frozen=True)
 class VerdictText:
-    """A verdict: whether it is good (None: there is none), a headline without a stop, and sentences."""
+    """A verdict: whether it is good (None: there is none), a headline without a stop, and sentences.
+
+    `first` is what to do first, if anything; `in_full` has the headline's bytes to the last digit.
+    """
 
     is_good: bool | None
     headline: str
     reasons: tuple[str, ...] = ()
+    first: tuple[str, ...] = ()
+    in_full: str = ""
 
 
 def verdict(report: Run) -> VerdictText:
     """Whether it fits where it ran, and with how much to spare; what was not compiled is said first."""
     said = _verdict(report)
+    said = replace(said, first=tuple(answer.first(report)), in_full=_in_full(report))
     beside = without_compiler(report.trace)
     return replace(said, headline=f"{said.headline} ({beside})") if beside else said
+
+
+def needed_bytes(report: Run) -> int:
+    """What segments take at most, with more steps, too; of a run for which there is no room, what it needs at once."""
+    if report.origin == "measured":
+        return report.peak_reserved_bytes
+    own = report.fits.own
+    if report.fatal or not own.fits:
+        return own.in_use_bytes
+    return max(own.needed_bytes, report.peak_reserved_bytes)
+
+
+def _in_full(report: Run) -> str:
+    """The bytes of the headline to the last digit."""
+    if report.is_empty:
+        return ""
+    return f"{needed_bytes(report):,d} of {report.room_bytes:,d} bytes"
+
+
+def _of_room(report: Run) -> str:
+    """What is needed of what is there, "3.1 of 14.0 GiB"; where these look alike, also what is between them."""
+    needed, room = needed_bytes(report), report.room_bytes
+    spare = f", {short(room - needed)} to spare" if in_gib(needed) == in_gib(room) else ""
+    return f"{in_gib(needed)} of {in_gib(room)} GiB{spare}"
 
 
 def _verdict(report: Run) -> VerdictText:
@@ -47,20 +74,17 @@ def _verdict(report: Run) -> VerdictText:
     if report.fatal:
         return _out_of_memory(report, report.fatal)
     if report.origin == "measured":
-        spare = report.room_bytes - report.peak_reserved_bytes
         reasons = *survived(report), *grows(report)
-        return VerdictText(
-            None if report.growth else True, f"It ran on {report.gpu}: {exact(spare)} were never reserved", reasons
-        )
+        headline = f"It ran on {report.gpu}: PyTorch reserved {_of_room(report)}"
+        return VerdictText(None if report.growth else True, headline, reasons)
     if report.exit_code and not report.steps:
-        spare = report.fits.own.room_bytes - report.peak_reserved_bytes
-        reason = f"PyTorch reserved {exact(report.peak_reserved_bytes)} until then, and {exact(spare)} were left."
-        headline = f"It ended on {report.gpu} before its first step was done"
-        return VerdictText(None, headline, (*survived(report), reason))
+        until = f"{in_gib(report.peak_reserved_bytes)} of {in_gib(report.room_bytes)} GiB reserved"
+        headline = f"It ended on {report.gpu} before its first step was done, with {until}"
+        return VerdictText(None, headline, survived(report))
     own = report.fits.own
     if not own.fits:
         reasons = *survived(report), _cut_up(own), *grows(report), *_not_run(report)
-        return VerdictText(False, f"It ran on {report.gpu}, but does not fit for long", reasons)
+        return VerdictText(False, f"It ran on {report.gpu}, but with more steps memory runs out", reasons)
     return _that_fits(report, own)
 
 
@@ -73,18 +97,15 @@ def _of_nothing(report: Run) -> VerdictText:
 
 
 def _that_fits(report: Run, own: Verdict) -> VerdictText:
-    needed = max(own.needed_bytes, report.peak_reserved_bytes)
-    more = f", and with more steps {exact(needed)}" if needed > report.peak_reserved_bytes else ""
-    reserved = f"PyTorch reserved {exact(report.peak_reserved_bytes)} at most{more}"
-    reasons = [f"{reserved}, of {exact(own.room_bytes)} that there are for it."]
+    reasons = []
     if own.n_retries:
         reasons.append(f"It is tight: to make room, unused segments went back to the driver {times(own.n_retries)}.")
-    spare = f"{exact(own.room_bytes - needed)} to spare{own.doubt.headline}"
     beside = f", {unknown}, which is not known" if (unknown := not_counted(report.trace)) else ""
+    needs = f"{_of_room(report)}{own.doubt.headline}"
     if report.growth:
-        headline = f"Fits on {report.gpu} up to step {report.growth.step}, and grows: {spare} then{beside}"
+        headline = f"Fits on {report.gpu} up to step {report.growth.step}, and grows: needs {needs} then{beside}"
     else:
-        headline = f"Fits on {report.gpu}: {spare}{beside}"
+        headline = f"Fits on {report.gpu}: needs {needs}{beside}"
     earlier, after = (*survived(report), *grows(report)), (*filter(None, [own.doubt.sentence]), *_not_run(report))
     return VerdictText(None if report.growth else True, headline, (*earlier, *reasons, *after))
 
@@ -129,54 +150,27 @@ def survived(report: Run) -> tuple[str, ...]:
 
 
 def _out_of_memory(report: Run, shortage: Shortage) -> VerdictText:
-    own = report.fits.own
-    asked = f"{shortage.place.operation or 'An allocation'} asked for {exact(shortage.asked_bytes)}"
-    where = f" in {shortage.place.module}" if shortage.place.module else ""
-    where += facts.at_line(report, shortage.place.line).replace(",", " at", 1)
+    own, place = report.fits.own, shortage.place
+    needs, there = in_gib(own.in_use_bytes), in_gib(own.room_bytes)
+    headline = f"Out of memory on {report.gpu}: needs at least {needs} GiB, has {there} GiB"
+    if own.in_use_bytes <= own.room_bytes:
+        needs = f"needs at least {needs} of {there} GiB"
+        headline = f"Out of memory on {report.gpu}: {needs}, and no free piece is large enough"
     pieces = shortage.free_pieces
-    largest = f", in one piece no more than {exact(pieces[0])}" if pieces else ""
+    largest = f", in one piece no more than {short(pieces[0])}" if pieces else ""
+    where = f" in {place.module}" if place.module else ""
+    line = f" ({report.line_names.of(place.line)})" if place.line and report.line_names else ""
     reasons = [
-        f"{asked}{where}. {exact(shortage.driver_bytes)} were left to the driver, and {exact(shortage.cached_bytes)} "
-        f"were free in segments{largest}.",
-        f"It had {exact(shortage.allocated_bytes)} in use. Up to this request it needs at least "
-        f"{exact(own.in_use_bytes)} at once, without slack, and {exact(own.needed_bytes)} of segments where "
-        f"there is room for all; here there are {exact(shortage.room_bytes)}.",
-    ]  # fmt: skip
-    is_expandable = settings_of(report.trace).expandable_segments  # the advice was taken already
-    if more := _as_the_first_step(report, shortage):
+        f"It ran out {at(place)}: {place.operation or 'an allocation'} asked for {short(shortage.asked_bytes)}{where}"
+        f"{line}. {short(shortage.driver_bytes + shortage.cached_bytes)} were free{largest}.",
+    ]
+    if more := answer.second_step(report):
         reasons.append(more)
-    elif shortage.cached_bytes + shortage.driver_bytes >= shortage.asked_bytes and not is_expandable:
-        reasons.append(f"For this request all that is free would be enough, in one piece: {_IN_ONE_PIECE}. {_NOT_ALL}")
     if sentence := own.doubt.sentence:
-        reasons.append(f"{sentence} {_NOT_ALL}")
+        reasons.append(f"{sentence} {answer.NOT_ALL}")
     earlier = f"{before[0][:-1]}; then it ran out for good." if (before := survived(report)) else ""
     reasons += [*filter(None, [earlier]), *grows(report)]
-    return VerdictText(False, f"Out of memory on {report.gpu}: {when(shortage.place)}", tuple(reasons))
-
-
-def _as_the_first_step(report: Run, shortage: Shortage) -> str:
-    """That a second step like the first has no room, because of the state that the first one made; else nothing.
-
-    Counts: of the first step backward and the optimizer, which nothing that happens once before training has.
-    """
-    if len(report.steps) != 1:
-        return ""
-    trace = report.trace
-    most, position = 0, 0
-    for i, (event, now) in enumerate(running(trace.events[: report.steps[0].end]), start=1):
-        if event.phase in ("backward", "step") and now.allocated_bytes >= most:
-            most, position = now.allocated_bytes, i
-    before = Ledger.at(trace, position)
-    state_bytes = shortage.ledger.parts.get(Category.OPTIMIZER_STATE, 0) - before.parts.get(Category.OPTIMIZER_STATE, 0)
-    needed_bytes = most + state_bytes
-    if state_bytes <= 0 or needed_bytes <= shortage.room_bytes:
-        return ""
-    needed, there = short(needed_bytes), short(shortage.room_bytes)
-    return (
-        f"From backward on, step 1 had {exact(most)} in use at most, and {exact(state_bytes)} more of optimizer state "
-        f"are there since then. A second step like it needs some {needed}, and there are {there}: larger free pieces "
-        f"alone do not help, and {_TO_READ}."
-    )
+    return VerdictText(False, headline, tuple(reasons))
 
 
 def when(place: Place) -> str:
@@ -184,8 +178,10 @@ def when(place: Place) -> str:
     return place.when if place.step else f"{place.when}, before the first step ended"
 
 
+def at(place: Place) -> str:
+    """The same within a sentence."""
+    return place.at if place.step else f"{place.at}, before the first step ended"
+
+
 def _cut_up(found: Verdict) -> str:
-    return (
-        f"Memory runs out {found.runs_out}: what is in use at once would fit, but not in the pieces that are free: "
-        f"{_IN_ONE_PIECE}."
-    )
+    return f"Memory runs out {found.runs_out}: what is in use at once would fit, but not in the pieces that are free."

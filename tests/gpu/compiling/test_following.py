@@ -59,7 +59,7 @@ def test_without_triton_the_first_line_says_so(program):
     said = told(
         program, "from every_byte.gpu.patches import compiling; compiling.why_not = lambda *_, **__: 'no Triton'"
     )
-    assert "to spare (counted without torch.compile)." in said
+    assert " GiB (counted without torch.compile)." in said
     assert "and not exact: what is named above" in said
 
 

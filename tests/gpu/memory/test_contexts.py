@@ -68,7 +68,9 @@ def test_a_margin_that_is_less_than_what_is_unknown(margin_mib, narrow):
 def test_what_would_fit_beside_the_least():
     found = fit(-MARGIN, fails_in="step 2 forward", hangs=True)
     assert found.headline.endswith("bytes (26.6 MiB) short, if the CUDA context is 560 MiB")
-    assert found.reasons.endswith("With one of 300 MiB it would fit, and published ones take 300 MiB to 1,008 MiB.")
+    assert found.reasons.endswith(
+        "With a CUDA context of 300 MiB it would fit, and published ones take 300 MiB to 1,008 MiB."
+    )
     assert "published" not in fit(-MARGIN, fails_in="step 2 forward").reasons
 
 

@@ -69,7 +69,7 @@ def test_where_it_ran_out_for_good_those_before_are_told_as_well():
             torch.empty(2**34, device=gpu.device)
     report = Report.of(gpu, steps=steps, exit_code=1, ended="torch.OutOfMemoryError: no")
     assert len(report.survived) == 2
-    assert "Out of memory on t4-16gb: after step 1, outside forward and backward." in in_lines(report)
+    assert "It ran out after step 1, outside forward and backward: " in in_lines(report)
     said = "Memory ran out twice, and the program went on each time: the first time addmm asked for "
     assert said in in_lines(report)
     assert "(step 1, forward); then it ran out for good." in in_lines(report)
@@ -105,7 +105,9 @@ def test_a_place_within_a_sentence(place, said):
 
 def test_a_program_that_was_interrupted_before_its_first_step_did_not_fail():
     report = reported(mlp, 0, exit_code=130, ended="interrupted")
-    assert "It ended on a100-80gb before its first step was done." in in_lines(report)
+    assert "It ended on a100-80gb before its first step was done, with less than 0.1 of 78.7 GiB reserved." in in_lines(
+        report
+    )
     assert "up to where it ended, before its first step was done: it may need more" in in_lines(report)
     assert "Gets at least that far on " in in_lines(report)
 
