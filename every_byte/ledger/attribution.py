@@ -86,9 +86,9 @@ class Owners:
     `tensors` has shape and dtype of what tensors hold; `counts` how many nodes autograd had made at each allocation;
     `live` those that are not freed; `computed` those of which a graph said that a differentiable operation made them;
     `frontier` the results from which no other had been computed at the last look; `spans` when the outermost forward,
-    backward or step was under way; `elsewhere` what threads of no concern have made; `roots` the outermost modules.
-    `observed` if every tensor was seen: so it is on a simulated GPU, on a live one are those that are there at certain
-    moments. All is empty for a trace from elsewhere.
+    backward or step was under way; `evaluations` where an outermost forward in evaluation mode began; `elsewhere` what
+    threads of no concern have made; `roots` the outermost modules. `observed` if every tensor was seen: so it is on a
+    simulated GPU, on a live one are those that are there at certain moments. All is empty for a trace from elsewhere.
     """
 
     tensors: dict[int, tuple[Any, ...]] = field(default_factory=dict)
@@ -98,6 +98,7 @@ class Owners:
     nodes: list[GraphNode] = field(default_factory=list)
     passes: list[Pass] = field(default_factory=list)
     spans: list[list[Any]] = field(default_factory=list)
+    evaluations: set[int] = field(default_factory=set)
     live: set[int] = field(default_factory=set)
     computed: set[int] = field(default_factory=set)
     frontier: set[int] = field(default_factory=set)

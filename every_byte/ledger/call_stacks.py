@@ -12,7 +12,7 @@ from types import CodeType, FrameType
 from torch._C._autograd import _get_sequence_nr
 
 from .deep_graphs import number_of, running_node
-from .source_lines import NO_STACK, CallStack, Line, is_internal, is_of_a_library
+from .source_lines import NO_STACK, CallStack, Line, is_own
 
 _OURS = f"{Path(__file__).resolve().parents[1]}/"
 MOST_FRAMES = 100
@@ -130,4 +130,4 @@ def _kind(code: CodeType) -> int:
         return _INSTRUMENT
     if code.co_name == "_engine_run_backward":
         return _ENGINE
-    return _LIBRARY if is_internal(filename) or is_of_a_library(filename) else _OWN
+    return _OWN if is_own(filename) else _LIBRARY

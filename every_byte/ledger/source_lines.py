@@ -45,8 +45,25 @@ class CallStack(NamedTuple):
     own: Line | None = None
     in_engine: bool = False
 
+    @property
+    def caller(self) -> Line | None:
+        """The program's line that called the outermost module; its own line where no module was running."""
+        called = [i for i, frame in enumerate(self.frames) if frame.filename.endswith(_MODULE)]
+        outside = self.frames[called[-1] + 1 :] if called else ()
+        return next((frame for frame in outside if is_own(frame.filename)), self.own)
+
+    def passes(self, file: str, function: str) -> bool:
+        """Whether a function of a file is under way: `passes("torch/serialization.py", "load")`."""
+        return any(frame.function == function and frame.filename.endswith(file) for frame in self.frames)
+
 
 NO_STACK = CallStack()
+_MODULE = "torch/nn/modules/module.py"
+
+
+def is_own(filename: str) -> bool:
+    """Whether a file is the program's own."""
+    return not is_internal(filename) and not is_of_a_library(filename)
 
 
 def is_of_a_library(filename: str) -> bool:

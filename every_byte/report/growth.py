@@ -6,15 +6,17 @@ from dataclasses import dataclass
 
 from every_byte.ledger.attribution import Attribution
 from every_byte.ledger.rows import rows_at
+from every_byte.ledger.source_lines import Line
 from every_byte.ledger.trace import Trace
 from every_byte.palette import STATE
 from every_byte.rounding import round_size
 
+from .lines import by_line
 from .owners import Owner, kind_of, owners_of
 from .steps import Step, turns_of
 
 MOST_STEPS = 100_000
-"""What would take more further steps to use up memory is not told."""
+"""What would take more further steps to use up memory is slow: the verdict does not tell of it."""
 
 Kind = tuple[str, str, str]
 """What allocations have in common that take one another's place from step to step."""
@@ -25,6 +27,7 @@ class Growth:
     """What the last step left more than an earlier one, and whose most of it is.
 
     `than_step` is the one before it; where optimizers take turns, the one in which the same optimizer stepped before.
+    `line` is the program's that made most of it.
     `runs_out_at_step` is about the step in which there is no more room: pieces that lie free are not looked at.
 
     Counts: blocks without slack: of what the last step made and left, less what it freed of the same kind, whatever its
@@ -37,10 +40,15 @@ class Growth:
     n_bytes: int
     largest: Owner
     runs_out_at_step: int
+    line: Line | None = None
+
+    def is_slow(self, room_bytes: int, most_bytes: int) -> bool:
+        """Whether memory of this size lasts for more than `MOST_STEPS` of such steps, beyond what is in use at most."""
+        return room_bytes - most_bytes > MOST_STEPS * self.n_bytes
 
 
 def growth_of(trace: Trace, steps: Sequence[Step], room_bytes: int) -> Growth | None:
-    """What is left more with each step; None where nothing is, or where it would last for more than `MOST_STEPS`.
+    """What is left more with each step, however little; None where nothing is.
 
     Two steps in succession must each leave more than the one before them, so that three are needed: what begins once,
     as the state of an optimizer, is no growth, nor is the last batch that a loop still holds in the next step.
@@ -55,12 +63,14 @@ def growth_of(trace: Trace, steps: Sequence[Step], room_bytes: int) -> Growth | 
     grows = more.keys() & _left_more(trace, attribution, earlier, before.end).keys()
     n_bytes = sum(_share(*more[kind]) for kind in grows)
     left_bytes = room_bytes - last.max_allocated_bytes
-    if n_bytes <= 0 or left_bytes > MOST_STEPS * n_bytes:
+    if n_bytes <= 0:
         return None
     runs_out_at_step = last.number + n * max(1, 1 + left_bytes // n_bytes)
     numbers = {number for kind in grows for number in more[kind][0]}
     rows = [row for row in rows_at(trace, last.end) if row.allocation in numbers]
-    return Growth(last.number, before.number, n_bytes, owners_of(rows)[0][0], runs_out_at_step)
+    lines = [share.line for share in by_line(rows) if share.line is not None]
+    line = lines[0] if lines else None
+    return Growth(last.number, before.number, n_bytes, owners_of(rows)[0][0], runs_out_at_step, line)
 
 
 def _left_more(trace: Trace, attribution: Attribution, begin: int, end: int) -> dict[Kind, tuple[dict[int, int], int]]:

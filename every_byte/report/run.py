@@ -26,8 +26,8 @@ from .roots import look_for, names_of
 from .shortage import Shortage, shortage_of
 from .steps import Step
 
-TIGHT = 0.03
-"""A run with less than this share of the room to spare is tight."""
+TIGHT, CUT_UP = 0.03, 0.05
+"""A run with less than this share of the room to spare is tight, one with more of its segments never in use cut up."""
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -194,10 +194,19 @@ class Run:
         """
         own = self.fits.own
         is_tight = own.n_retries > 0 or own.margin_bytes < own.room_bytes * TIGHT
-        had = self._settings.expandable_segments
-        if self.origin == "measured" or had or own.fits and not is_tight or self.survived and not self.fatal:
-            return None
-        if own.in_use_bytes > own.room_bytes:  # no setting makes room
+        return None if own.fits and not is_tight else self._expandable
+
+    @cached_property
+    def with_expandable_if_cut_up(self) -> Verdict | None:
+        """The same also where it fits, if a twentieth of what segments take at most is more than is ever in use."""
+        own = self.fits.own
+        is_cut_up = own.needed_bytes * (1 - CUT_UP) > own.in_use_bytes
+        return self._expandable if is_cut_up or not own.fits else None
+
+    @cached_property
+    def _expandable(self) -> Verdict | None:
+        own, had = self.fits.own, self._settings.expandable_segments
+        if self.origin == "measured" or had or self.survived and not self.fatal or own.in_use_bytes > own.room_bytes:
             return None
         settings = replace(self._settings, expandable_segments=True)
         refused_at = self.fatal.position if self.fatal else None
@@ -207,10 +216,23 @@ class Run:
     def _settings(self) -> AllocatorSettings:
         return settings_of(self.trace, self.memory_fraction)
 
-    @cached_property
+    @property
     def growth(self) -> Growth | None:
         """What each step leaves more than the one before; None where nothing is, or too little to matter."""
+        return None if self._is_slow else self._growth
+
+    @property
+    def slow_growth(self) -> Growth | None:
+        """The same where it is too little to matter for memory."""
+        return self._growth if self._is_slow else None
+
+    @cached_property
+    def _growth(self) -> Growth | None:
         return growth_of(self.trace, self.steps, self.room_bytes)
+
+    @property
+    def _is_slow(self) -> bool:
+        return self._growth is not None and self._growth.is_slow(self.room_bytes, self.steps[-1].max_allocated_bytes)
 
     @property
     def account(self) -> Ledger:

@@ -124,7 +124,7 @@ class Observer:
         self._note_model(module)
         for tensor in tensors_in(args):
             self._note_input(tensor)
-        self._forward = self._spans.begin("forward")
+        self._forward = self._spans.begin("forward", module)
 
     def _leave_forward(self, module: nn.Module, args: tuple[Any, ...], *rest: Any) -> None:
         """`rest` is the keyword arguments and the output; the output alone where forward has failed."""

@@ -25,14 +25,16 @@ class Spans:
         self._thread = 0
         self.n_backwards = 0
 
-    def begin(self, kind: str) -> list[Any] | None:
-        """A new span, to be finished later; None if it is inside of another."""
+    def begin(self, kind: str, module: nn.Module | None = None) -> list[Any] | None:
+        """A new span, to be finished later, of the forward of a module perhaps; None if it is inside of another."""
         spans = self._owners.spans
         if spans and spans[-1][1] == NEVER:
             if self._is_on(spans[-1][2], kind):
                 return None
             spans[-1][1] = self._position()
         spans.append([self._position(), NEVER, kind])
+        if module is not None and not module.training:
+            self._owners.evaluations.add(spans[-1][0])
         self._thread = threading.get_ident()
         return spans[-1]
 

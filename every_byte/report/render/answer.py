@@ -22,9 +22,10 @@ def first(report: Run) -> Iterator[str]:
     Counts: what the choice of kernels says; what was replayed, allocation by allocation, on the same GPU with another
             setting, or on another GPU.
     """
+    if not report.is_empty:
+        yield from facts.remarks(report)
     if report.origin == "measured" or report.is_empty or report.survived and not report.fatal:
         return
-    yield from facts.remarks(report, in_head=True)
     found = report.with_expandable
     if found is not None and found.fits and not second_step(report):
         yield from filter(None, [_expandable(report, found)])

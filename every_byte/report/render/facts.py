@@ -7,6 +7,7 @@ from every_byte.gpu.evidence import is_recorded
 from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.ledger.plain_attention import PlainAttention
 from every_byte.ledger.source_lines import Line
+from every_byte.report.findings import findings_of
 from every_byte.report.owners import Owner
 from every_byte.report.run import Run
 from every_byte.report.steps import turns_of
@@ -144,12 +145,9 @@ _MOST_UNFUSED = 2
 _SMALL = 100  # what is less than so much of the peak is not worth a sentence
 
 
-def remarks(report: Run, in_head: bool) -> list[str]:
-    """Waste that one line of the program ends. It stands in the head where memory ran out, else beside the owners.
-
-    Not what is less than a hundredth of the peak.
-    """
-    return [*_unfused(report), *_unused(report)] if in_head == report.ran_out else []
+def remarks(report: Run) -> list[str]:
+    """Waste that one line of the program ends: not what is less than a hundredth of the peak."""
+    return [*_unfused(report), *_unused(report), *(finding.sentence for finding in findings_of(report))]
 
 
 def _unused(report: Run) -> list[str]:

@@ -13,7 +13,8 @@
      "allocated_at_end_bytes": int, "room_bytes": what segments may take,
      "ranks": null or {"rank", "of"}, "was_stopped": bool, by --steps, "allocator_settings": text, "" for the defaults,
      "growth": null or what the last step left more {"step", "than_step", "n_bytes", "runs_out_at_step",
-         "largest": {"category", "module", "operation", "n_bytes"}},
+         "largest": {"category", "module", "operation", "n_bytes"}, "line"}, "slow_growth": the same of a slow one,
+     "findings": [what is wrong {"rule", "n_bytes", "sentence", "line"}, ...],
      "fits": null or where it fits {"basis", "gpus": [{"gpu", "device_name", "fits", "needed_bytes", "in_use_bytes",
          "room_bytes", "total_bytes", "context_bytes", "is_alike", "is_cut_up", "n_retries", "context_range_bytes":
          [least, most] that was published, "hangs_on_context": whether one of these turns it}, ...]},
@@ -37,6 +38,7 @@ was allocated, and where a program went on after memory ran out. All bytes are e
 from dataclasses import asdict
 from typing import Any
 
+from every_byte.report.findings import findings_of
 from every_byte.report.fits import Fits, settings_text
 from every_byte.report.growth import Growth
 from every_byte.report.lines import by_line
@@ -85,6 +87,8 @@ def figures(report: Run) -> dict[str, Any]:
         "was_stopped": report.was_stopped,
         "allocator_settings": settings_text(report.trace),
         "growth": report.growth and _growth(report.growth),
+        "slow_growth": report.slow_growth and _growth(report.slow_growth),
+        "findings": [asdict(finding) | {"line": lines.to_json(finding.line)} for finding in findings_of(report)],
         "fits": None if report.is_empty or report.survived else _fits(report.fits),
         "n_survived": len(report.survived),
         "out_of_memory": report.shortage and _refusal(report.shortage),
@@ -102,7 +106,7 @@ def figures(report: Run) -> dict[str, Any]:
 def _growth(growth: Growth) -> dict[str, Any]:
     owner = growth.largest
     largest = {"category": owner.category, "module": owner.module, "operation": owner.what, "n_bytes": owner.n_bytes}
-    return asdict(growth) | {"largest": largest}
+    return asdict(growth) | {"largest": largest, "line": lines.to_json(growth.line)}
 
 
 def _owners(report: Run) -> list[dict[str, Any]]:

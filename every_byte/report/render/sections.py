@@ -111,7 +111,7 @@ def _account(report: Run, names: Sequence[str]) -> Html:
     return _section(
         "owners",
         title,
-        sentences(f"{at[0].upper()}{at[1:]}: {exact(whole)} allocated.", *facts.remarks(report, in_head=False)),
+        sentences(f"{at[0].upper()}{at[1:]}: {exact(whole)} allocated."),
         table("By category", head, rows, numbers=5, foot=True),
         element("h3", "By module"),
         _for_script("tree"),

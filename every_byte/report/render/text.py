@@ -122,14 +122,14 @@ def categories(ledger: Ledger) -> tuple[list[str], list[list[str]]]:
 
 
 def last_lines(report: Run) -> list[str]:
-    """Waste that one line of the program ends, what is not known, and whether the figures are exact."""
+    """What is not known, and whether the figures are exact."""
     lines = [f"- {note}" for note in report.notes[:MOST_NOTES]]
     if more := len(report.notes) - MOST_NOTES:
         where = "(--html FILE)" if report.command else "(report.save(…))"
         lines += [f"- and {more} more, which the page names {where}."] * (more > 0)
     if lines:
         lines.insert(0, "Not followed or not known:")
-    return [*facts.remarks(report, in_head=False), *lines, exactness.sentences(report)]
+    return [*lines, exactness.sentences(report)]
 
 
 def _last(report: Run) -> list[str]:

@@ -120,7 +120,7 @@ def grows(report: Run) -> tuple[str, ...]:
     then = f"; if each later step does, memory runs out at about step {growth.runs_out_at_step:,d}"
     return (
         f"Step {growth.step} left {exact(growth.n_bytes)} more than step {growth.than_step}, above all {owner.category}"
-        f"{where} ({facts.what(owner)}){'' if report.ran_out else then}.",
+        f"{where} ({facts.what(owner)}){facts.at_line(report, growth.line)}{'' if report.ran_out else then}.",
     )
 
 
