@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from .collected_outputs import collected_outputs
 from .finding import Finding
 from .graphs_without_backward import graphs_without_backward
 from .kept_checkpoint import kept_checkpoint
@@ -12,6 +13,7 @@ from .varying_lengths import varying_lengths
 
 RULES: tuple[Callable[[Run], Finding | None], ...] = (
     graphs_without_backward,
+    collected_outputs,
     kept_checkpoint,
     outliving_tensors,
     slow_growth,

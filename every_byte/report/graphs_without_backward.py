@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections import Counter
 
-from every_byte.ledger.attribution import Owners
+from every_byte.ledger.roots import root_of
 from every_byte.ledger.rows import Row
 from every_byte.ledger.source_lines import Line
 from every_byte.palette import Category
@@ -13,26 +13,25 @@ from .finding import SMALL, Finding, named
 from .run import Run
 
 MANY = 3
-"""So many forwards in training mode, where no backward ever ran and memory ran out, are no step of training."""
+"""So many forwards of one model that await a backward, when a run ends by an error, are no step of training."""
 
 
 def graphs_without_backward(run: Run) -> Finding | None:
     """What graphs keep at the instant that matters, of which no backward has run a node, nor will.
 
-    Counts: activations of forwards that are over. Where the run ended by an error, its last forwards in training mode
-            may have had a backward to come, and do not count.
+    Counts: activations of forwards, none of whose nodes a backward has run. Where the run ended by an error, forwards
+            since the last step may have had a backward to come: these do not count, unless they are `MANY` of one
+            model, in evaluation mode, or in a program that has no backward at all.
     """
     rows = _kept(run)
-    owners, made_at = run.trace.owners, run.trace.attribution().made_at
-    forwards = {row.allocation: _forward_of(owners, made_at[row.allocation]) for row in rows}
-    waiting = {start for start in forwards.values() if start is not None and not _is_over(run, start)}
-    if not owners.passes and len(waiting) >= MANY:
-        waiting = set()
-    rows = [row for row in rows if (start := forwards[row.allocation]) is not None and start not in waiting]
+    forwards = _Forwards(run)
+    started = {row.allocation: forwards.of(row) for row in rows}
+    waiting = forwards.waiting({start for start in started.values() if start is not None})
+    rows = [row for row in rows if (start := started[row.allocation]) is not None and start not in waiting]
     n_bytes = sum(row.n_bytes + row.slack_bytes for row in rows)
     if not rows or n_bytes * SMALL < run.account.allocated_bytes:
         return None
-    n = len({forwards[row.allocation] for row in rows})
+    n = len({started[row.allocation] for row in rows})
     line = _line_of(run, rows)
     passes = "A forward pass keeps" if n == 1 else f"{n:,d} forward passes keep"
     return Finding(
@@ -59,21 +58,45 @@ def _kept(run: Run) -> list[Row]:
     return found
 
 
-def _forward_of(owners: Owners, position: int) -> int | None:
-    """Where the outermost forward under way began; None where none was."""
-    i = bisect_right([span[0] for span in owners.spans], position) - 1
-    if i < 0:
-        return None
-    start, end, kind = owners.spans[i]
-    return start if kind == "forward" and position < end else None
+class _Forwards:
+    """The outermost forwards of a run, each named by the position at which it began."""
 
+    def __init__(self, run: Run) -> None:
+        self._run, self._owners, attribution = run, run.trace.owners, run.trace.attribution()
+        self._starts = [span[0] for span in self._owners.spans]
+        self._made_at, self._made = attribution.made_at, attribution.made
+        nodes = {id(node): node for one in self._owners.passes for node in one.nodes}
+        self._have_backward = {self._at(node.since) for node in nodes.values()}
+        self._roots: dict[int, int] = {}
 
-def _is_over(run: Run, start: int) -> bool:
-    """Whether no backward can be meant to come any more for the graph of a forward that began there."""
-    owners = run.trace.owners
-    if start in owners.evaluations or not run.exit_code:
-        return True
-    return any(one.start > start for one in owners.passes)
+    def of(self, row: Row) -> int | None:
+        """The forward that made an allocation; None where there is none, or backward has run a part of it."""
+        start = self._at(self._made_at[row.allocation])
+        if start is None or start in self._have_backward:
+            return None
+        self._roots[start] = root_of(self._made[row.allocation].module)
+        return start
+
+    def _at(self, position: int) -> int | None:
+        i = bisect_right(self._starts, position) - 1
+        if i < 0:
+            return None
+        start, end, kind = self._owners.spans[i]
+        return start if kind == "forward" and position < end else None
+
+    def waiting(self, starts: set[int]) -> set[int]:
+        """Those of these forwards for which a backward may have been to come when an error ended the run."""
+        run = self._run
+        if not run.exit_code:
+            return set()
+        last = run.steps[-1].end if run.steps else 0
+        late = {start for start in starts if start >= last}
+        if self._owners.passes:
+            counted = {start for start in late if start in self._owners.evaluations}
+        else:
+            counted = late
+        by_root = Counter(self._roots[start] for start in counted)
+        return late - {start for start in counted if by_root[self._roots[start]] >= MANY}
 
 
 def _line_of(run: Run, rows: list[Row]) -> Line | None:

@@ -85,6 +85,19 @@ RIGHT = {
         """,
     "memory that runs out in the first forward": "model(batch(8_000_000)).sum().backward()",
     "memory that runs out in the second step": "step()\nstep(3_000_000)",
+    "memory that runs out in a backward": "x = model(batch(2_200_000)); x.pow(2).mean().backward()",
+    "memory that runs out in evaluation mode, in a step of two forwards": """
+        model.eval()
+        (model(batch(1_500_000)) - model(batch(1_500_000))).pow(2).mean().backward()
+        """,
+    "a metric of the output that keeps a graph of its own": """
+        for i in range(3):
+            y = model(batch())
+            kept.append((y * y + y).mean())
+            y.pow(2).mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        """,
 }
 
 

@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass, replace
 
+from every_byte.palette import Category
 from every_byte.report.fits import Verdict
 from every_byte.report.notes import not_counted, without_compiler
 from every_byte.report.place import Place
@@ -16,6 +17,7 @@ STARTS = re.compile(
     r"^(?:Fits on|Out of memory on|It ran on|It ended on|It ended before|Nothing was allocated on) ", re.MULTILINE
 )
 """How the first line of a report begins."""
+_KEEPS_GRAPH = " Something keeps a graph with it: keep .detach() of a tensor, or .item() of a number."
 NOTHING = (
     "No tensor was ever made on the GPU. As a rule the program chose the CPU: it asked for a device by another name, "
     "or left before it had one; or it works in processes of its own, which are not followed."
@@ -120,7 +122,8 @@ def grows(report: Run) -> tuple[str, ...]:
     then = f"; if each later step does, memory runs out at about step {growth.runs_out_at_step:,d}"
     return (
         f"Step {growth.step} left {exact(growth.n_bytes)} more than step {growth.than_step}, above all {owner.category}"
-        f"{where} ({facts.what(owner)}){facts.at_line(report, growth.line)}{'' if report.ran_out else then}.",
+        f"{where} ({facts.what(owner)}){facts.at_line(report, growth.line)}{'' if report.ran_out else then}."
+        f"{_KEEPS_GRAPH if owner.category == Category.ACTIVATIONS else ''}",
     )
 
 
