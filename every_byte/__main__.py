@@ -1,4 +1,4 @@
-"""The command `every-byte`, or `python -m every_byte`: `run` a program, `read` a snapshot, `diff` them, or `verify`."""
+"""The command `every-byte`, or `python -m every_byte`: its commands are in COMMANDS, a module each."""
 
 import argparse
 import shlex
@@ -7,19 +7,27 @@ from pathlib import Path
 
 import torch
 
-from every_byte.cli import diff, read, run
+from every_byte.cli import compare, diff, read, run
 from every_byte.cli.program import INTERRUPTED
 from every_byte.gpu.memory.versions import rules_here
 from every_byte.measure import measure
 from every_byte.verify import verify
 from every_byte.version import __version__
 
-COMMANDS = {"run": run.main, "read": read.main, "diff": diff.main, "verify": verify.main, "measure": measure.main}
+COMMANDS = {
+    "run": run.main,
+    "compare": compare.main,
+    "read": read.main,
+    "diff": diff.main,
+    "verify": verify.main,
+    "measure": measure.main,
+}
 RULES = f"simulated by the rules of PyTorch {rules_here().torch_version}"
 VERSION = f"every-byte {__version__}, torch {torch.__version__}; {RULES}"
 EPILOG = """\
 commands:
   run         run a training program on a simulated GPU, and report who owns each byte of memory
+  compare     say what changed between two runs, from the figures that run --json wrote
   read        explain a memory snapshot of a real GPU, without executing anything in the file
   diff        find the first difference between a program on a simulated GPU and a snapshot of a real one
   verify      run a clone's recorded cases under the installed PyTorch, and report which agree
@@ -38,6 +46,7 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="every-byte",
         usage="every-byte run [options] (SCRIPT | -m MODULE) [arguments]\n"
+        "       every-byte compare BEFORE AFTER\n"
         "       every-byte read [options] SNAPSHOT\n"
         "       every-byte diff [options] SNAPSHOT (SCRIPT | -m MODULE) [arguments]\n"
         "       every-byte verify [options] [NAME ...]\n"

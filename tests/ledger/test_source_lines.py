@@ -6,7 +6,7 @@ from every_byte.ledger.source_lines import Line, LineNames, is_internal, is_of_a
 
 
 def test_one_file_is_called_by_its_name():
-    line = Line("/home/me/project/train.py", 41, "main")
+    line = Line("/project/train.py", 41, "main")
     assert LineNames([line]).of(line) == "train.py:41"
     assert LineNames([line]).of(None) == ""
 
@@ -18,7 +18,7 @@ def test_of_several_files_the_common_folder_is_left_out():
 
 
 def test_a_cell_of_a_notebook_is_called_so():
-    cell = Line("/tmp/ipykernel_4211/2093811.py", 3, "<module>")
+    cell = Line("/scratch/ipykernel_4211/2093811.py", 3, "<module>")
     assert LineNames([cell]).of(cell) == "cell:3"
     own = Line("train.ipynb, cell 3", 2, "<module>")
     assert LineNames([own]).of(own) == "train.ipynb, cell 3:2"
@@ -38,8 +38,8 @@ def test_the_text_is_the_lines_own(tmp_path):
         ("/env/lib/python3.11/site-packages/transformers/trainer.py", True),
         ("/usr/lib/python3.12/functools.py", True),
         ("/src/torch/nn/modules/linear.py", True),
-        ("/home/me/train.py", False),
-        ("/home/me/torch_train/train.py", False),
+        ("/project/train.py", False),
+        ("/project/torch_train/train.py", False),
     ],
 )
 def test_what_is_a_librarys(filename, is_library):

@@ -8,7 +8,8 @@
      "peak": {"allocated_bytes", "requested_bytes", "reserved_bytes", "step": 0 for none, "phase", "by_category": {},
          "line": the program's {"file", "line", "function", "text"}, null where it is not known},
      "lines": [of the peak, or when memory ran out, the largest first {"line", "n_allocations", "allocated_bytes",
-         "by_category"}, ...], "owners": [of the same, 20 at most {"category", "module", "what", "about",
+         "by_category"}, ...], "modules": [of the same {"module", "n_allocations", "allocated_bytes"}, ...],
+     "owners": [of the same, 20 at most {"category", "module", "what", "about",
          "n_allocations", "requested_bytes", "lines"}, ...],
      "allocated_at_end_bytes": int, "room_bytes": what segments may take,
      "ranks": null or {"rank", "of"}, "was_stopped": bool, by --steps, "allocator_settings": text, "" for the defaults,
@@ -35,6 +36,7 @@ items are of the first. `fits` is null where nothing
 was allocated, and where a program went on after memory ran out. All bytes are exact whole numbers.
 """
 
+from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
@@ -42,7 +44,7 @@ from every_byte.report.findings import findings_of
 from every_byte.report.fits import Fits, settings_text
 from every_byte.report.growth import Growth
 from every_byte.report.lines import by_line
-from every_byte.report.owners import owners_of
+from every_byte.report.owners import kind_of, owners_of
 from every_byte.report.run import Run
 from every_byte.report.shortage import Shortage
 from every_byte.report.unused_results import unused_results
@@ -80,6 +82,7 @@ def figures(report: Run) -> dict[str, Any]:
             "by_category": report.peak.parts,
         },
         "lines": lines.shares_to_json(by_line(report.account.rows)) if report.line_names else [],
+        "modules": _modules(report),
         "owners": _owners(report),
         "allocated_at_end_bytes": report.allocated_at_end_bytes,
         "room_bytes": report.room_bytes,
@@ -107,6 +110,19 @@ def _growth(growth: Growth) -> dict[str, Any]:
     owner = growth.largest
     largest = {"category": owner.category, "module": owner.module, "operation": owner.what, "n_bytes": owner.n_bytes}
     return asdict(growth) | {"largest": largest, "line": lines.to_json(growth.line)}
+
+
+def _modules(report: Run) -> list[dict[str, Any]]:
+    """The modules, those alike as one, without what is in modules of their own; the largest first."""
+    sizes: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
+    for row in report.account.rows if report.holds_something else ():
+        sizes[kind_of(row.module)] += row.n_bytes + row.slack_bytes
+        counts[kind_of(row.module)] += 1
+    return [
+        {"module": name, "n_allocations": counts[name], "allocated_bytes": n_bytes}
+        for name, n_bytes in sizes.most_common()
+    ]
 
 
 def _owners(report: Run) -> list[dict[str, Any]]:
