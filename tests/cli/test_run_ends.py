@@ -38,7 +38,7 @@ class PlainPython:
 
 def own(err: str) -> str:
     """What a program wrote to standard error, without the report, addresses and the numbers of lines."""
-    said = before_the_report(err).removesuffix("\n")
+    said = before_the_report(err)
     return re.sub(
         r'line \d+|0x[0-9a-f]+|(?<=refcount : )\d+|(?<=repeated )\d+|(?<=File ").*(plain|train)\.py', "", said
     )

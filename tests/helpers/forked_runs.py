@@ -25,13 +25,13 @@ class Run:
     @property
     def report(self) -> str:
         """The report in the terminal, which stands behind all that the program printed; "" if there is none."""
-        return self.err[len(before_the_report(self.err)) :]
+        return self.err[len(before_the_report(self.err)) :].removeprefix("\n")
 
 
 def before_the_report(err: str) -> str:
-    """What standard error has before the report: all of it, if there is none."""
+    """What standard error has before the report and its blank line: all of it, if there is none."""
     found = _STARTS.search(err)
-    return err[: found.start()] if found and "\n$ every-byte run" in err else err
+    return err[: found.start()].removesuffix("\n") if found and "\n$ every-byte run" in err else err
 
 
 _STARTS = re.compile(r"^(Fits on|Out of memory on|It ran on|It ended on|It ended before|Nothing was allocated) ", re.M)
