@@ -18,7 +18,7 @@ _THREADS_OF_A_WARP = 32
 
 
 def launch_nothing() -> Undo:
-    """Let Inductor's code find kernels that do nothing, and a driver that says what the card is."""
+    """Let Inductor's code find kernels that do nothing."""
     return all_of(
         [
             once_imported(
@@ -27,7 +27,6 @@ def launch_nothing() -> Undo:
                     "torch.utils._triton": _ask_again,
                     "torch._inductor.utils": _ask_again,
                     "torch._inductor.runtime.hints": lambda module: _ask_again(module.DeviceProperties),
-                    "triton.runtime.driver": _stand_in,
                 }
             ),
             replaced(torch._C._dynamo.guards, "_empty_strided_cuda", lambda _original: purposes.empty_strided),
@@ -46,7 +45,8 @@ def know_of_graphs() -> Undo:
     )
 
 
-def _stand_in(module: ModuleType) -> Undo:
+def stand_in_for_the_driver(module: ModuleType) -> Undo:
+    """Let Triton, of which this is the module `runtime.driver`, ask the simulated GPU what the card is."""
     return replaced(module.driver, "_active", lambda _before: _Driver())
 
 

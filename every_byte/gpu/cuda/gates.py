@@ -15,6 +15,7 @@ from .frames import end_tracebacks_at_the_program
 from .generation import generate_all
 from .generators import draw_on_cuda
 from .kernels import follow_triton
+from .library_calls import read_numbers
 from .overwriting import keep_what_was_there
 from .pinned import pin
 from .processes import run_own_rank_here
@@ -58,6 +59,7 @@ CUDA_GATES = Changes(
         flag_extensions,
         stand_in_for_libraries,
         generate_all,
+        read_numbers,
         follow_the_compiler,
     ]
 )

@@ -4,7 +4,7 @@ A kernel writes into tensors that its caller has made, and these count; what it 
 ask for scratch memory, of the allocator that the program has set by `triton.set_allocator`. Which, only Triton's
 compiler knows, and so each that runs while one is set is flagged by name.
 
-`@triton.autotune` times each choice beside a buffer as large as it takes to empty the card's cache, and keeps what the
+`@triton.autotune` times each choice beside a buffer that empties the card's cache, and keeps what the
 clock says; here the first choice wins, and what that allocates is the same. What it chose before is in no file.
 Source: JITFunction.run, Autotuner.run and do_bench in triton/runtime/jit.py, triton/runtime/autotuner.py, testing.py.
 """
@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from every_byte.gpu.compiling.kernels import stand_in_for_the_driver
 from every_byte.gpu.known.noting import forget
 from every_byte.gpu.memory.modes import standing_for_cuda
 from every_byte.gpu.patches.late import once_imported
@@ -23,6 +24,12 @@ LAUNCHED = "triton.jit"
 """Under this name recordings hold that a launch takes nothing."""
 
 SCRATCH = " (its scratch memory)"
+
+_CACHE_BYTES = 256 << 20
+"""What is written before a kernel is timed, for nothing of its operands to lie in the card's cache.
+
+Source: get_empty_cache_for_benchmark in triton/backends/nvidia/driver.py, which needs the CUDA driver to be imported.
+"""
 
 
 def follow_triton() -> Undo:
@@ -34,6 +41,7 @@ def follow_triton() -> Undo:
         {
             "triton.runtime.jit": lambda module: replaced(module.JITFunction, "run", _launching),
             "triton.runtime.autotuner": _choose_without_a_clock,
+            "triton.runtime.driver": stand_in_for_the_driver,
             "triton.testing": lambda module: replaced(module, "do_bench", _timing),
         }
     )
@@ -77,19 +85,12 @@ def _timing(original: Function) -> Function:
         if standing_for_cuda() is None:
             return original(call, *args, quantiles=quantiles, **kwargs)
         call()
-        buffer = _emptying_the_cache()
+        buffer = torch.empty(_CACHE_BYTES // 4, dtype=torch.int, device="cuda")
         call()
         del buffer
         return 1.0 if quantiles is None else [1.0] * len(quantiles)
 
     return do_bench
-
-
-def _emptying_the_cache() -> torch.Tensor:
-    from triton.backends.nvidia.driver import CudaDriver
-
-    buffer: torch.Tensor = CudaDriver.get_empty_cache_for_benchmark(None)  # of its driver it asks nothing
-    return buffer
 
 
 def _has_an_allocator() -> bool:

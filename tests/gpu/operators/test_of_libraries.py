@@ -70,3 +70,17 @@ def test_one_kernel_for_all_devices_runs_too():
         anywhere(x)
         assert torch.cuda.max_memory_allocated() == 4096 * 2 + 512
         assert not gpu.unmodelled
+
+
+@torch.library.custom_op("every_byte_own::scaled", mutates_args=(), device_types="cuda")
+def scaled(x: torch.Tensor, by: float, times: int = 1) -> torch.Tensor:
+    return x * by
+
+
+@pytest.mark.filterwarnings("ignore:nothing is computed")
+def test_a_tensor_may_stand_for_a_number():
+    with SimulatedGPU("a100-80gb", cuda=True):
+        x = torch.ones(10, device="cuda")
+        assert torch.ops.every_byte_own.scaled(x, x.norm(), times=2).shape == (10,)
+        with pytest.raises(RuntimeError, match="found type 'Tensor'"):
+            torch.ops.every_byte_own.scaled(x, by=x)
