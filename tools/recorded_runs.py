@@ -119,6 +119,7 @@ def of_marked(patterns: Sequence[str], n_processes: int) -> Iterator[Run]:
     """The programs with marks, on each card of which they are recorded: "compiled/models/vae"."""
     chosen = [(name, card, *one) for name, each in FAMILIES.items() for card in GPUS for one in each.recorded(card)]
     chosen = [one for one in chosen if not patterns or any(fnmatch(_named(one), pattern) for pattern in patterns)]
+    chosen = [(family, card, *one) for family, card, *one in chosen if FAMILIES[family].recorded(card)[*one]["warm"]]
     yield from _in_processes(_run_marked, chosen, n_processes, at_once=1)
 
 

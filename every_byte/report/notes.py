@@ -221,7 +221,7 @@ def _assumed(names: list[str]) -> Note | None:
     kinds = [said for kind, said in _ASSUMED.items() if any(name.startswith(kind) for name in names)]
     chosen = [f"--assume {kind}..." for kind in _ASSUMED if kind != NO_END and any(n.startswith(kind) for n in names)]
     return Note(
-        f"sizes depend on values that nobody computes, and were assumed: {named}" + f" and {more:,d} more" * (more > 0),
+        f"sizes depend on computed values, and were assumed: {named}" + f" and {more:,d} more" * (more > 0),
         "; ".join(kinds),
         f"{' and '.join(chosen)} {'assume' if len(chosen) > 1 else 'assumes'} otherwise" if chosen else "",
     )

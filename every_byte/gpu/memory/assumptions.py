@@ -1,4 +1,4 @@
-"""What a simulated GPU assumes of values that nobody computes, where the size of a tensor depends on them."""
+"""What a simulated GPU assumes of values that are not computed, where the size of a tensor depends on them."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
