@@ -24,6 +24,7 @@ from every_byte.gpu.evidence import in_order, recorded
 
 from . import families, registry  # noqa: F401  (families fill the registry)
 from .autocast import policies
+from .of_libraries import has_kernel_in_python
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "book" / "verified_operations.md"
@@ -95,7 +96,8 @@ def _composition(func: OpOverload) -> str | None:
         return f"below autograd, of what CUDA's host code calls\n{_function(registry.DECOMPOSED[func])}"
     if func in registry.COMPOSITES:
         return f"above autograd, as on CUDA, in front of PyTorch's rule\n{_function(registry.COMPOSITES[func])}"
-    return "above autograd, by PyTorch's own rule" if registry.is_composed(func) else None
+    by_rule = registry.is_composed(func) and not has_kernel_in_python(func)
+    return "above autograd, by PyTorch's own rule" if by_rule else None
 
 
 def _results(func: OpOverload) -> str:
@@ -103,6 +105,8 @@ def _results(func: OpOverload) -> str:
         return f"one kernel, as on CUDA, where PyTorch would compose it\n{_function(registry.RETURNS[func])}"
     if func in registry.RETURNS:
         return f"a kernel of this package\n{_function(registry.RETURNS[func])}"
+    if has_kernel_in_python(func):
+        return "what its library's own kernel for CUDA returns, which runs"
     if registry.is_composed(func):
         return "what its parts return"
     has_kernel = torch._C._dispatch_has_computed_kernel_for_dispatch_key(func.name(), "Meta")
@@ -112,6 +116,8 @@ def _results(func: OpOverload) -> str:
 def _memory(func: OpOverload) -> str:
     if func in registry.ALLOCATES:
         return _function(registry.ALLOCATES[func])
+    if has_kernel_in_python(func):
+        return "what its library's own kernel for CUDA allocates"
     if registry.is_composed(func):
         return "what its parts take"
     if func in registry.ON_SPARSE:

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from every_byte.gpu.operators.__main__ import described
 from utils import SimulatedGPU
 
 seen = []
@@ -84,3 +85,10 @@ def test_a_tensor_may_stand_for_a_number():
         assert torch.ops.every_byte_own.scaled(x, x.norm(), times=2).shape == (10,)
         with pytest.raises(RuntimeError, match="found type 'Tensor'"):
             torch.ops.every_byte_own.scaled(x, by=x)
+
+
+def test_the_command_says_that_the_library_s_kernel_runs():
+    text = described(torch.ops.every_byte_own.doubled.default)
+    assert "  returns   what its library's own kernel for CUDA returns, which runs\n" in text
+    assert "  takes     what its library's own kernel for CUDA allocates\n" in text
+    assert "composed" not in text

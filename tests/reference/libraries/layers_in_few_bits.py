@@ -66,6 +66,18 @@ def nf4_stored_as_bfloat16():
     yield from _adapted(_four_bits(quant_type="nf4", quant_storage=torch.bfloat16))
 
 
+def nf4_of_weights_in_16_bits():
+    for dtype in (torch.bfloat16, torch.float16):
+        with torch.no_grad():
+            model = _Adapted(bnb.nn.Linear4bit(1024, 4096, bias=False, compute_dtype=dtype, quant_type="nf4").to(dtype))
+        model = model.to(dtype).cuda()
+        yield f"made of {dtype}"
+        model(noise(64, 1024, dtype=dtype)).sum().backward()
+        yield f"ran in {dtype}"
+        del model
+        gc.collect()  # a weight of 4 bits and its layer refer to each other
+
+
 def nf4_odd_sizes():
     yield from _adapted(_four_bits(quant_type="nf4"), rows=77, wide=520)
 
