@@ -15,13 +15,10 @@ from every_byte.gpu.memory.specs import spec_here
 from every_byte.gpu.protocol import GPU
 from every_byte.gpu.simulated import SimulatedGPU
 
+from .launchers import Words, take_environment, unwrapped
 from .parser import Parser
 from .program import Program
 
-LAUNCHERS = (
-    *("torch.distributed.run", "torch.distributed.launch", "torch.distributed.elastic"),
-    *("accelerate.commands.launch", "deepspeed.launcher.runner", "lightning.fabric.cli"),
-)
 REPORTS = ("html", "json", "trace", "viz")
 EPILOG = """\
 Options after the program's name belong to the program, and so do its output, its exit code and its files. The report
@@ -142,6 +139,7 @@ def with_program(options: argparse.Namespace, rest: list[str]) -> argparse.Names
     """The options with `script` and `arguments`, from what stands behind them."""
     options.script = None if options.module else next(iter(rest), None)
     options.arguments = tuple(rest if options.module else rest[1:])
+    options.ranks_here = None
     return options
 
 
@@ -160,15 +158,10 @@ def divided(made: Parser, argv: list[str]) -> tuple[list[str], list[str]]:
 
 
 def program_of(options: argparse.Namespace) -> Program:
-    """The program that is to run.
+    """The program that is to run. A launcher in front of it says the ranks, and this process gets its environment.
 
-    Raises: ValueError for none, or a launcher of others; OSError or ModuleNotFoundError for what there is not.
+    Raises: ValueError for none, or a launcher that starts none; OSError or ModuleNotFoundError for what there is not.
     """
-    if options.module in LAUNCHERS:
-        raise ValueError(
-            f"{options.module} starts the program in processes of its own, which are not followed: run the program "
-            "itself, every-byte run --ranks 8 train.py, which is one rank of 8."
-        )
     if not options.module and not options.script:
         took = [
             f"; --{name} took {path}"
@@ -179,9 +172,20 @@ def program_of(options: argparse.Namespace) -> Program:
             "name a program after the options, a script, or -m and a module: got none"
             f"{''.join(took)}; try every-byte run train.py."
         )
+    _take_launcher(options)
     program = Program(options.module or options.script, options.arguments, is_module=bool(options.module))
     program.check()
     return program
+
+
+def _take_launcher(options: argparse.Namespace) -> None:
+    typed = Words((options.module or options.script, *options.arguments), is_module=bool(options.module))
+    found = unwrapped(typed, options.ranks, options.rank)
+    options.module, options.script = (found.words[0], None) if found.is_module else (None, found.words[0])
+    options.arguments = found.words[1:]
+    if found.ranks:
+        options.ranks, options.ranks_here = found.ranks, found.ranks_here
+    take_environment(found.environment)
 
 
 def gpu_of(options: argparse.Namespace) -> GPU:
@@ -202,7 +206,7 @@ def gpu_of(options: argparse.Namespace) -> GPU:
         raise ValueError(
             f"--context is that of a simulated GPU: got {context!r} with --gpu live, which has its own; leave it out."
         )
-    as_cuda = as_rank(options.ranks, options.rank)
+    as_cuda = as_rank(options.ranks, options.rank, options.ranks_here)
     if options.gpu != LIVE:
         said = {ALLOCATOR[0]: options.settings} if options.settings else {}
         as_cuda.environment = ChainMap(said, os.environ)

@@ -25,8 +25,8 @@ from . import sources
 from .sources import check_source, is_notebook, run_notebook
 
 INTERRUPTED = 128 + signal.SIGINT
-STARTERS = ("python", "python3", "torchrun", "accelerate", "deepspeed", "colossalai", "composer", "mpirun", "srun")
-"""Programs that start others, in processes of their own."""
+STARTERS = ("colossalai", "composer", "mpirun", "mpiexec", "srun")
+"""Programs that start others, and that launchers.py does not ask."""
 
 
 @dataclass(frozen=True)

@@ -81,11 +81,9 @@ def refused(capsys, *words: str) -> str:
         (("--trace", "train.py"), "--trace must be a file of its own: got 'train.py', which is the program."),
         (("--trace", "t", "--viz", "t"), "--viz must be a file of its own: got 't', which --trace has taken."),
         (("--gup", "t4-16gb"), "must be one of this command's: got '--gup'; did you mean '--gpu'?"),
-        (("torchrun", "--nproc-per-node", "2"), "got 'torchrun', which starts others; leave it and its options out"),
-        (("bin/accelerate", "launch"), "got 'bin/accelerate', which starts others"),
-        (("python",), "every-byte run train.py, and for several ranks say every-byte run --ranks 8 train.py."),
+        (("mpirun", "-n", "2", "train.py"), "got 'mpirun', which starts others; leave it and its options out"),
+        (("bin/srun",), "every-byte run train.py, and for several ranks say every-byte run --ranks 8 train.py."),
         (("--batch", "24"), "got '--batch'. The program's own options come after its name."),
-        (("-m", "torch.distributed.run"), "torch.distributed.run starts the program in processes of its own"),
         (
             ("-m", "nosuch.train"),
             "-m must name a module that is here or installed: got 'nosuch.train', and there is no",

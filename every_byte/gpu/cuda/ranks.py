@@ -19,10 +19,12 @@ _UNDEFINED = "undefined"  # what PyTorch says of a group for which no backend wa
 _PORT = "29500"  # nobody listens there, and nobody asks
 
 
-def as_rank(n: int | None, rank: int = 0) -> AsCuda:
-    """The GPU of one of n ranks, all on one machine, whose environment this process gets, as torchrun would set it.
+def as_rank(n: int | None, rank: int = 0, per_machine: int | None = None) -> AsCuda:
+    """The GPU of one of n ranks, whose environment this process gets, as torchrun would set it.
 
-    Raises: ValueError for an n below 1, and for a rank that is none of them.
+    They are all on one machine, or so many on each.
+
+    Raises: ValueError for an n below 1, for a rank that is none of them, and for machines that n does not fill.
     """
     if n is None:
         n_ranks = 1
@@ -34,19 +36,22 @@ def as_rank(n: int | None, rank: int = 0) -> AsCuda:
         raise ValueError(f"--rank is which of --ranks: got {rank} of no ranks; try --ranks 8 --rank {rank}.")
     if not 0 <= rank < n_ranks:
         raise ValueError(f"rank must be one of the {n_ranks} ranks, 0 to {n_ranks - 1}: got {rank}.")
+    here = per_machine or n_ranks
+    if n_ranks % here:
+        raise ValueError(f"machines must have as many ranks each: got {here} on each of {n_ranks}; try {n_ranks}.")
     if n is not None:
-        os.environ.update(_environment(n, rank))
+        os.environ.update(_environment(n, rank, here))
         if n > 1:
             os.environ.setdefault("OMP_NUM_THREADS", "1")  # as torchrun does
-    return AsCuda(rank, n_ranks)
+    return AsCuda(rank % here, here)
 
 
-def _environment(n: int, rank: int) -> dict[str, str]:
+def _environment(n: int, rank: int, here: int) -> dict[str, str]:
     """What torchrun tells each process. Source: torch/distributed/elastic/agent/server/local_elastic_agent.py."""
     return {
-        "RANK": str(rank), "LOCAL_RANK": str(rank), "GROUP_RANK": "0", "ROLE_RANK": str(rank), "ROLE_NAME": "default",
-        "WORLD_SIZE": str(n), "LOCAL_WORLD_SIZE": str(n), "GROUP_WORLD_SIZE": "1", "ROLE_WORLD_SIZE": str(n),
-        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": _PORT, "TORCHELASTIC_RESTART_COUNT": "0",
+        "RANK": str(rank), "LOCAL_RANK": str(rank % here), "GROUP_RANK": str(rank // here), "ROLE_RANK": str(rank),
+        "WORLD_SIZE": str(n), "LOCAL_WORLD_SIZE": str(here), "GROUP_WORLD_SIZE": str(n // here), "ROLE_NAME": "default",
+        "ROLE_WORLD_SIZE": str(n), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": _PORT, "TORCHELASTIC_RESTART_COUNT": "0",
         "TORCHELASTIC_MAX_RESTARTS": "0", "TORCHELASTIC_RUN_ID": "none",
     }  # fmt: skip
 
