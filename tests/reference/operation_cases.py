@@ -406,3 +406,31 @@ def draws_of_gammas(env):
             y.sum().backward()
             env.mark(f"backward {i}")
         del x, given, y
+
+
+@case
+def sums_of_wider_products(env):
+    """Sums of a matrix and products of 16-bit factors that stay in float32, of one matrix and of batches."""
+    rng = random.Random(64)
+    wide = {"out_dtype": torch.float32}
+    for number in range(60):
+        dtype = rng.choice((torch.bfloat16, torch.float16))
+        m, k, n = (rng.choice((1, 3, 17, 64, 1000)) for _ in range(3))
+        left, right = (torch.empty(size, device=env.device, dtype=dtype) for size in ((m, k), (k, n)))
+        left = rng.choice((left, left.mT.contiguous().mT, left[:, :1].expand(m, k)))
+        right = rng.choice((right, right.mT.contiguous().mT))
+        added = torch.empty((m, n), device=env.device)
+        scales = rng.choice(({}, {"beta": 0}, {"alpha": 2}))
+        env.mark(f"made {number}")
+        y = torch.addmm(added, left, right, **wide, **scales)
+        env.mark(f"addmm {number} of {m, k, n}, {dtype}")
+        torch.addmm(added, left, right, out=added, **wide, **scales)
+        env.mark(f"in place {number}")
+        z = torch.baddbmm(added[None], left[None], right[None], **wide, **scales)
+        env.mark(f"baddbmm {number}")
+        w = torch.bmm(left.expand(3, m, k), right.expand(3, k, n), **wide)
+        env.mark(f"bmm {number}")
+        del left, right, added, y, z, w
+
+
+sums_of_wider_products.cards = ("a100", "h100", "rtx3090")  # a T4 multiplies no bfloat16 to float32

@@ -80,6 +80,12 @@ def _addmm(bias: Tensor, left: Tensor, right: Tensor, **scales: Any) -> Tensor:
     return result
 
 
+@returns(aten.baddbmm.dtype)
+def _wider_baddbmm(added: Tensor, left: Tensor, right: Tensor, out_dtype: torch.dtype, **_scales: Number) -> Tensor:
+    """Contiguous, of the type that is said: PyTorch's meta kernel takes the type for a scale."""
+    return fresh(added, (left.shape[0], left.shape[1], right.shape[2]), out_dtype)
+
+
 # ----------------------------------------------------------------------------------------------------- what is composed
 
 
@@ -140,7 +146,25 @@ def product_of_another_type(call: Call) -> None:
 
     Source: _mm_dtype_out_cuda in aten/src/ATen/native/cuda/Blas.cpp.
     """
+    _check_wider(call, call.args[0])
     _matrix_product(call, *call.args[:2])
+
+
+@allocates(aten.addmm.dtype, aten.addmm.dtype_out)
+def added_product_of_another_type(call: Call) -> None:
+    """As that; it may go to cuBLASLt as addmm does. Source: _addmm_dtype_out_cuda in the same file."""
+    added, left, right = call.args[:3]
+    _check_wider(call, left)
+    _matrix_product(call, left, right, goes_to_lt(call, added, left, right))
+
+
+def _check_wider(call: Call, left: Tensor) -> None:
+    """Raises: RuntimeError for bfloat16 on a card that does not multiply it itself. Source: gemm in CUDABlas.cpp."""
+    if call.result.dtype != left.dtype == torch.bfloat16 and call.memory.spec.capability < (8, 0):
+        raise RuntimeError(
+            "gemm input type at::BFloat16 and output type float is only supported for CUDA devices with compute "
+            "capability 8.0 or higher"
+        )
 
 
 def _matrix_product(call: Call, left: Tensor, right: Tensor, by_lt: bool = False) -> None:
@@ -196,11 +220,22 @@ def batched_product(call: Call) -> None:
         _multiply_batches(call, left, right)
 
 
-@allocates(aten.baddbmm.default)
+@allocates(aten.bmm.dtype, aten.bmm.dtype_out)
+def batched_product_of_another_type(call: Call) -> None:
+    """As for a batched product that goes to cuBLAS. Source: _bmm_dtype_out_cuda in the same file."""
+    call.place_all()
+    left, right = call.args[:2]
+    _check_wider(call, left)
+    if left.numel() and right.numel():
+        _multiply_batches(call, left, right)
+
+
+@allocates(aten.baddbmm.default, aten.baddbmm.dtype, aten.baddbmm.dtype_out)
 def added_batched_product(call: Call) -> None:
     """As for a batched product that goes to cuBLAS. Source: as above."""
     call.place_all()
     left, right = call.args[1:3]
+    _check_wider(call, left)
     if left.numel() and right.numel():
         _multiply_batches(call, left, right)
 

@@ -1,5 +1,7 @@
 """What depends on the type of numbers, or on the card's: figures of the CUDA build, on the card that is named."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 
@@ -127,3 +129,23 @@ def test_a_group_norm_of_two_types_names_the_other_one(gpu, weight, bias):
     of_each = (torch.ones(4, device=gpu.device, dtype=dtype) for dtype in (weight, bias))
     with pytest.raises(RuntimeError, match="got torch.float32 and torch.float16; convert one"):
         torch.nn.functional.group_norm(x, 2, *of_each)
+
+
+@pytest.mark.parametrize(("name", "is_refused"), [("t4-16gb", True), ("a100-80gb", False)])
+def test_bfloat16_is_multiplied_to_float32_from_ampere_on(name, is_refused):
+    with SimulatedGPU(name) as gpu:
+        x, wide = (torch.empty(1, 4, 4, device=gpu.device, dtype=dtype) for dtype in (torch.bfloat16, torch.float32))
+        says = (
+            pytest.raises(RuntimeError, match="BFloat16 and output type float is only supported")
+            if is_refused
+            else None
+        )
+        for product in (
+            lambda: torch.mm(x[0], x[0], out_dtype=torch.float32),
+            lambda: torch.addmm(wide[0], x[0], x[0], out_dtype=torch.float32),
+            lambda: torch.bmm(x, x, out_dtype=torch.float32),
+            lambda: torch.baddbmm(wide, x, x, out_dtype=torch.float32),
+        ):
+            with says or nullcontext():
+                assert product().dtype == torch.float32
+        torch.mm(x[0], x[0], out_dtype=torch.bfloat16)
