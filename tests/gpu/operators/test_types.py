@@ -135,11 +135,7 @@ def test_a_group_norm_of_two_types_names_the_other_one(gpu, weight, bias):
 def test_bfloat16_is_multiplied_to_float32_from_ampere_on(name, is_refused):
     with SimulatedGPU(name) as gpu:
         x, wide = (torch.empty(1, 4, 4, device=gpu.device, dtype=dtype) for dtype in (torch.bfloat16, torch.float32))
-        says = (
-            pytest.raises(RuntimeError, match="BFloat16 and output type float is only supported")
-            if is_refused
-            else None
-        )
+        words = "BFloat16 and output type float is only supported"
         for product in (
             lambda: torch.mm(x[0], x[0], out_dtype=torch.float32),
             lambda: torch.addmm(wide[0], x[0], x[0], out_dtype=torch.float32),
