@@ -26,6 +26,7 @@ PATH = {
         "every_byte/gpu/memory",
         "every_byte/gpu/observer",
         "every_byte/gpu",
+        "every_byte/stand_ins/flash_attn",
     ),
     "On a machine with a GPU, in their place": (
         "every_byte/gpu/live",

@@ -3,6 +3,7 @@
 from every_byte.gpu.cuda.extensions import EXTENSION
 from every_byte.gpu.cuda.foreign import LIBRARY
 from every_byte.gpu.cuda.kernels import SCRATCH
+from every_byte.gpu.cuda.stand_ins import STAND_IN
 from every_byte.units import short
 
 from .note import MEASURED, Note, few, listed
@@ -15,6 +16,7 @@ def notes_of_libraries(names: list[str], managed_bytes: int) -> list[Note | None
     return [
         _built([name for name in names if name.startswith(EXTENSION)]),
         _of_libraries([name for name in names if name.startswith(LIBRARY)]),
+        _stood_in([name for name in names if name.startswith(STAND_IN)]),
         _of_triton([name for name in names if name.startswith(TRITON)]),
         _paged(managed_bytes),
     ]
@@ -22,7 +24,7 @@ def notes_of_libraries(names: list[str], managed_bytes: int) -> list[Note | None
 
 def is_of_libraries(name: str) -> bool:
     """Whether what is not modelled is no operator of PyTorch's."""
-    return name.startswith((EXTENSION, LIBRARY, TRITON))
+    return name.startswith((EXTENSION, LIBRARY, STAND_IN, TRITON))
 
 
 def _built(names: list[str]) -> Note | None:
@@ -44,6 +46,17 @@ def _of_libraries(names: list[str]) -> Note | None:
     return Note(
         listed([name.removeprefix(LIBRARY) for name in names], "a library of CUDA kernels, and did nothing here"),
         "what it allocates itself, and what it would have answered, is not known; the tensors that it was given count",
+        MEASURED,
+    )
+
+
+def _stood_in(names: list[str]) -> Note | None:
+    """Packages that are not installed."""
+    if not names:
+        return None
+    return Note(
+        listed([name.removeprefix(STAND_IN) for name in names], "not installed here, and a stand-in took its place"),
+        "it allocates what the package's source does; no recording confirms it",
         MEASURED,
     )
 

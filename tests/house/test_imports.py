@@ -34,6 +34,7 @@ ORDER = """
     every_byte.gpu.live
     every_byte.gpu.cases
     every_byte.gpu
+    every_byte.stand_ins.flash_attn
     every_byte.measure
     every_byte.verify
     every_byte.figures

@@ -433,4 +433,30 @@ def sums_of_wider_products(env):
         del left, right, added, y, z, w
 
 
+@case
+def sums_into_given_tensors(env):
+    """Sums, means and products along dimensions, written into tensors that are there."""
+    rng = random.Random(65)
+    for number in range(60):
+        shape = [_size(rng, 20 / n) for n in [rng.randint(1, 4)] for _ in range(n)]
+        dtype = rng.choice(DTYPES)
+        x = torch.empty(shape, device=env.device, dtype=dtype)
+        x = x.transpose(0, -1) if rng.random() < 0.4 else x
+        dim, keepdim = rng.randrange(x.dim()), rng.random() < 0.5
+        given = torch.empty_like(x.sum(dim, keepdim))
+        env.mark(f"made {number}")
+        torch.sum(x, dim, keepdim, out=given)
+        env.mark(f"sum {number}")
+        torch.mean(x, dim, keepdim, out=given)
+        env.mark(f"mean {number}")
+        torch.prod(x, dim, keepdim, out=given)
+        env.mark(f"prod {number}")
+        if dtype in (torch.float16, torch.bfloat16):
+            wide = given.float()
+            torch.sum(x, dim, keepdim, dtype=torch.float32, out=wide)
+            env.mark(f"to float32 {number}")
+            del wide
+        del x, given
+
+
 sums_of_wider_products.cards = ("a100", "h100", "rtx3090")  # a T4 multiplies no bfloat16 to float32

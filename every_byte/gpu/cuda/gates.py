@@ -25,6 +25,7 @@ from .recursion import go_as_deep
 from .safetensors import keep_holes_in_safetensors
 from .snapshots import leave_snapshots
 from .spawned import open_in_spawned
+from .stand_ins import offer_stand_ins
 from .storages import hold_storages
 from .tensors import move, say_cuda
 from .threads import follow_threads
@@ -58,6 +59,7 @@ CUDA_GATES = Changes(
         flag_flex_attention,
         flag_extensions,
         stand_in_for_libraries,
+        offer_stand_ins,
         generate_all,
         read_numbers,
         follow_the_compiler,

@@ -120,7 +120,7 @@ decomposed(aten._is_any_true.default)(torch.any)
 
 @allocates(
     aten.sum.default, aten.sum.dim_IntList, aten.mean.default, aten.mean.dim, aten.prod.default, aten.prod.dim_int,
-    aten.nansum.default,
+    aten.nansum.default, aten.sum.IntList_out, aten.mean.out, aten.prod.int_out,
 )  # fmt: skip
 def sum_or_mean(call: Call) -> None:
     """The result, a copy of the input in the result's type, then the staging buffer and semaphores of each kernel.
