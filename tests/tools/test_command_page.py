@@ -78,7 +78,7 @@ def run_command(tmp_path_factory):
         ("2", "", ("--gpu", "no-such-gpu")),
         ("2", "", ("--no-such-option",)),
         ("2", "", ("--html", "no-such-folder/report.html")),
-        ("2", "", ("-m", "torch.distributed.run")),
+        ("2", "", ("mpirun", "-n", "2")),
         ("2", "", ("-m", "no_such_module")),
         ("2", "", ("--settings", "no-such-setting:1")),
         ("2", "", ("--rank", "1")),
