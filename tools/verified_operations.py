@@ -14,7 +14,9 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
+
+from marked import LIBRARIES  # noqa: E402
 
 from every_byte.gpu import evidence  # noqa: E402
 from every_byte.progress import Beside, Counted  # noqa: E402
@@ -86,7 +88,7 @@ def main() -> None:
             for name in sorted({operator.partition(" ")[0] for operator in run.operators}):
                 rows.setdefault(name, run.name.rpartition("/")[2])
     held |= MEASURED_ALONE
-    write_whole(evidence.FILE, evidence.text_of(held))
+    write_whole(evidence.FILE, evidence.text_of(held, LIBRARIES.versions))
     table = "".join(f"| `{operation}` | {case} |\n" for operation, case in sorted(rows.items()))
     write_whole(PAGE, HEAD + samples + PROGRAMS + table)
     n = sum(map(len, held.values()))

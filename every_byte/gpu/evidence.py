@@ -110,6 +110,13 @@ def recorded() -> dict[str, frozenset[Place]]:
     return {name: frozenset(map(_place, where.split(", "))) for where, names in groups.items() for name in names}
 
 
+@cache
+def recorded_libraries() -> dict[str, tuple[str, ...]]:
+    """By the name of a library that is not PyTorch, the versions that recordings are of."""
+    versions = json.loads(FILE.read_text(encoding="utf-8"))["libraries"]
+    return {name: tuple(those) for name, those in versions.items()}
+
+
 def _place(text: str) -> Place:
     version, _, architecture = text.partition(" on ")
     return version, architecture
@@ -126,10 +133,11 @@ def in_order(place: Place) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(map(int, part.split("."))) for part in place)
 
 
-def text_of(recorded: Mapping[str, Iterable[Place]]) -> str:
-    """The content of `evidence.json`: each set of places once, with the operators that are held there."""
+def text_of(recorded: Mapping[str, Iterable[Place]], libraries: Mapping[str, Iterable[str]]) -> str:
+    """The content of `evidence.json`: each set of places once, with the operators that are held there; libraries."""
     groups: dict[str, list[str]] = {}
     for name, places in sorted(recorded.items()):
         where = ", ".join(f"{version} on {architecture}" for version, architecture in sorted(places, key=in_order))
         groups.setdefault(where, []).append(name)
-    return json.dumps({"format": 1, "operators": dict(sorted(groups.items()))}, indent=0) + "\n"
+    versions = {name: sorted(those) for name, those in sorted(libraries.items())}
+    return json.dumps({"format": 1, "libraries": versions, "operators": dict(sorted(groups.items()))}, indent=0) + "\n"

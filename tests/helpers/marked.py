@@ -28,11 +28,15 @@ Marks = dict[str, list[int]]
 
 @dataclass(frozen=True)
 class Family:
-    """Programs that are recorded in one way, by subject, each a file; `twice` are those that a warm cache changes."""
+    """Programs that are recorded in one way, by subject, each a file.
+
+    `twice` are those that a warm cache changes; of `libraries` a recording names the versions.
+    """
 
     name: str
     subjects: tuple[str, ...]
     twice: frozenset[str] = frozenset()
+    libraries: tuple[str, ...] = ()
 
     def programs(self, subject: str) -> dict[str, Program]:
         """By name, in the order in which they stand."""
@@ -52,6 +56,15 @@ class Family:
         """By (subject, program) {"warm": ..., "cold": ...}, as record_marked.py wrote it; "cold" only if it differs."""
         return _recorded(self.name, card)
 
+    @property
+    def versions(self) -> dict[str, set[str]]:
+        """By library those of which there are recordings."""
+        found: dict[str, set[str]] = {}
+        for path in (REFERENCE / BOOK).glob(f"{self.name}.*.json"):
+            for library, version in json.loads(path.read_text(encoding="utf-8")).get("libraries", {}).items():
+                found.setdefault(library, set()).add(version)
+        return found
+
     def simulated(self, subject: str, name: str, gpu: str) -> tuple[Marks, object]:
         """What a program takes on a simulated GPU, where "cuda" is that, with a warm cache; and that GPU."""
         from every_byte.gpu.simulated import SimulatedGPU
@@ -63,10 +76,16 @@ class Family:
         return found, opened
 
 
-COMPILED = Family("compiled", ("models", "ways", "attention", "ranks"), frozenset(("flex", "flex_with_a_bias")))
+COMPILED = Family(
+    "compiled", ("models", "ways", "attention", "ranks"), frozenset(("flex", "flex_with_a_bias")), ("triton",)
+)
 """Those run twice hold a number on the GPU where the compiler finds them in its cache, not where it makes them."""
 
-LIBRARIES = Family("libraries", ("layers_in_few_bits", "optimizers_in_few_bits", "triton_kernels"))
+LIBRARIES = Family(
+    "libraries",
+    ("layers_in_few_bits", "optimizers_in_few_bits", "triton_kernels"),
+    libraries=("bitsandbytes", "liger_kernel", "triton"),
+)
 
 FAMILIES = {family.name: family for family in (COMPILED, LIBRARIES)}
 

@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from importlib.metadata import version
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -34,10 +35,11 @@ def run(family: str, subject: str, name: str, folder: str) -> dict[str, list[int
 def main(family: str, card: str, *wanted: str) -> None:
     path = HERE / torch.__version__.partition("+")[0] / f"{family}.{card}.json"
     before = json.loads(path.read_text(encoding="utf-8"))["subjects"] if path.is_file() else {}
-    subjects = {}
-    for subject in marked.FAMILIES[family].subjects:
+    subjects, kind = {}, marked.FAMILIES[family]
+    libraries = {name: version(name) for name in kind.libraries}
+    for subject in kind.subjects:
         subjects[subject] = {}
-        for name in marked.FAMILIES[family].programs(subject):
+        for name in kind.programs(subject):
             if name not in wanted and name in before.get(subject, {}):
                 subjects[subject][name] = before[subject][name]
             elif not wanted or name in wanted:
@@ -46,11 +48,11 @@ def main(family: str, card: str, *wanted: str) -> None:
                 subjects[subject][name] = {"warm": warm} | ({} if cold == warm else {"cold": cold})
                 said = "fails" if warm is None else "the same cold" if cold == warm else "others cold"
                 print(f"{card} {subject}.{name}: {said}", flush=True)
-            write_text(path, subjects | {s: before[s] for s in before if s not in subjects})
+            write_text(path, libraries, subjects | {s: before[s] for s in before if s not in subjects})
 
 
-def write_text(path: Path, subjects: dict[str, dict[str, object]]) -> None:
-    head = {"torch": torch.__version__, "device_name": torch.cuda.get_device_name()}
+def write_text(path: Path, libraries: dict[str, str], subjects: dict[str, dict[str, object]]) -> None:
+    head = {"torch": torch.__version__, "device_name": torch.cuda.get_device_name(), "libraries": libraries}
     parts = []
     for subject, programs in subjects.items():
         lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(found)}" for name, found in programs.items())
