@@ -3,6 +3,7 @@
 from every_byte.gpu.compiling.following import follow_the_compiler
 from every_byte.gpu.patches.replacing import Changes
 
+from .data_parallel import note_data_parallel
 from .default_type import default_to_cuda
 from .devices import number_devices
 from .extensions import flag_extensions
@@ -60,6 +61,7 @@ CUDA_GATES = Changes(
         stand_in_for_libraries,
         generate_all,
         read_numbers,
+        note_data_parallel,
         follow_the_compiler,
     ]
 )
