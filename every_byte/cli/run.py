@@ -19,6 +19,7 @@ from every_byte.gpu.protocol import GPU
 from every_byte.ledger.events import Event
 from every_byte.ledger.trace import Trace
 from every_byte.progress import Beside
+from every_byte.report.limit import beyond
 from every_byte.report.note import Note
 from every_byte.report.report import Report
 from every_byte.step.training import Training
@@ -27,8 +28,12 @@ from every_byte.units import GiB
 from every_byte.whole_files import write_whole
 
 from .at_end import AtEnd
-from .options import REPORTS, gpu_of, parser, program_of, remark, settle_files, understood
+from .options import gpu_of, parser, program_of, remark, understood
 from .program import Ended, Program, call_at_exit
+from .report_files import REPORTS, settle_files
+
+OVER = 3
+"""The exit code of a program that ended well, and needs more than `--at-most` allows."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -110,8 +115,12 @@ class _Report(AtEnd):
         self._write_files(report)
         if text:
             self.say(text)
+        over = beyond(report, self._options.at_most) if report is not None and self._options.at_most else []
+        if over:
+            name = self._options.module or self._options.script
+            self.say("\n".join(["", f"every-byte: {name} {over[0]}", *over[1:]]))
         self.say_failures()
-        return ended.exit_code
+        return ended.exit_code or (OVER if over else 0)
 
     def _of(self, ended: Ended) -> Report:
         gc.collect()  # what the program has dropped: when Python would have found it depends on what else is running

@@ -9,6 +9,7 @@ from .run import Run
 
 _FUSED = ("Adam", "AdamW", "SGD", "Adagrad")
 _SMALL = 20  # a peak that falls by less than so much is not worth a line
+_MUCH = 2  # of a run that takes less than one in so much of the room, no peak is to be lowered
 _FOREACH = "aten::_foreach_"
 
 
@@ -19,7 +20,7 @@ def foreach_temporaries(run: Run) -> Finding | None:
             less the most that is ever in use without them, and less the counters of a fused step.
     """
     position = run.fatal.position if run.fatal else run.peak_position
-    if run.place(position).phase != "step":
+    if run.place(position).phase != "step" or run.account.allocated_bytes * _MUCH < run.room_bytes:
         return None
     rows = [row for row in run.account.rows if row.category == Category.TEMPORARIES and _is_foreach(row.operation)]
     if not rows:
