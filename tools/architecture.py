@@ -48,6 +48,7 @@ PATH = {
         "every_byte/account",
         "every_byte/snapshots",
         "every_byte/cli",
+        "every_byte/plugin",
         "utils/explorers",
         "utils/exercises",
     ),

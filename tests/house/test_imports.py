@@ -48,6 +48,7 @@ ORDER = """
     every_byte.account
     every_byte.snapshots
     every_byte.cli
+    every_byte.plugin
     utils
     utils.models
     utils.formulas
@@ -61,6 +62,7 @@ PACKAGES = {
     "every_byte.formula": {"sympy"},
     "every_byte.figures": {"torch", "numpy", "matplotlib", "IPython"},
     "every_byte.gpu.compiling": {"torch", "triton"},
+    "every_byte.plugin": {"torch", "pytest"},
     "every_byte.widget": {"torch", "anywidget", "ipywidgets", "traitlets", "IPython"},
     "utils.formulas": set(),
     "utils.figures": {"torch", "matplotlib"},
