@@ -35,3 +35,10 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found = globals()[name] = getattr(import_module(_PLACES[name], __name__), name)
     return found
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """What `%load_ext every_byte` calls in a notebook: it makes the magic `%%gpu` known."""
+    from .magics.gpu import load
+
+    load(shell)

@@ -49,6 +49,7 @@ ORDER = """
     every_byte.snapshots
     every_byte.cli
     every_byte.plugin
+    every_byte.magics
     utils
     utils.models
     utils.formulas
@@ -62,6 +63,7 @@ PACKAGES = {
     "every_byte.formula": {"sympy"},
     "every_byte.figures": {"torch", "numpy", "matplotlib", "IPython"},
     "every_byte.gpu.compiling": {"torch", "triton"},
+    "every_byte.magics": {"torch", "IPython"},
     "every_byte.plugin": {"torch", "pytest"},
     "every_byte.widget": {"torch", "anywidget", "ipywidgets", "traitlets", "IPython"},
     "utils.formulas": set(),

@@ -48,7 +48,7 @@ def runs(pytester, monkeypatch):
 
 def line_of(words):
     """The number of a line of the tests' head."""
-    return next(n for n, line in enumerate(HEAD.splitlines(), start=1) if words in line)
+    return next(n for n, line in enumerate(HEAD.strip().splitlines(), start=1) if words in line)
 
 
 MODEL = line_of("loss = model")

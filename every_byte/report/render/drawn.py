@@ -31,7 +31,7 @@ def data_of(report: Run, moments: Moments) -> dict[str, Any]:
         "timeline": moments.spec(str(report.peak_place)),
         "texts": texts,
         "rows": rows,
-        "card": _card(report),
+        "card": card_of(report),
         "map": report.shortage and _map(report.shortage, list(moments.timeline.columns)),
     }
 
@@ -63,7 +63,8 @@ def _key(row: Row, *, in_full: bool, line: str) -> Key:
     return row.module, row.category, what, f"{about(row.shape, row.dtype)}{kept}{line}".lstrip(", "), row.n_bytes
 
 
-def _card(report: Run) -> dict[str, Any]:
+def card_of(report: Run) -> dict[str, Any]:
+    """The card at the instant that the account is of, as `data_of` has it."""
     shortage = report.shortage if report.ran_out else None
     own = report.fits.own
     needed_bytes = own.needed_bytes if own.fits and report.origin == "simulated" else 0
