@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-REPORTS = ("html", "json", "trace", "viz")
+REPORTS = ("html", "json", "trace", "viz", "flamegraph", "table")
 
 
 def settle_files(options: argparse.Namespace) -> None:
@@ -46,4 +46,11 @@ def _try_to_write(name: str, path: Path) -> None:
 
 
 def _usual(name: str) -> str:
-    return {"html": "report.html", "json": "figures.json", "trace": "events.json", "viz": "snapshot.pickle"}[name]
+    return {
+        "html": "report.html",
+        "json": "figures.json",
+        "trace": "events.json",
+        "viz": "snapshot.pickle",
+        "flamegraph": "flames.html",
+        "table": "peak.csv",
+    }[name]

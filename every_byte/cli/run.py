@@ -21,6 +21,8 @@ from every_byte.ledger.trace import Trace
 from every_byte.progress import Beside
 from every_byte.report.limit import beyond
 from every_byte.report.note import Note
+from every_byte.report.render.page import flame_page
+from every_byte.report.render.reporters import table_in_csv, tree_in_text
 from every_byte.report.report import Report
 from every_byte.step.training import Training
 from every_byte.terminal import json_of, print_text
@@ -115,6 +117,8 @@ class _Report(AtEnd):
         self._write_files(report)
         if text:
             self.say(text)
+        if report is not None and self._options.tree:
+            self.say(f"\n{tree_in_text(report)}")
         over = beyond(report, self._options.at_most) if report is not None and self._options.at_most else []
         if over:
             name = self._options.module or self._options.script
@@ -140,6 +144,8 @@ class _Report(AtEnd):
         of_report: dict[str, Callable[[Path], object]] = {}
         if report is not None:
             of_report["html"] = report.save
+            of_report["flamegraph"] = lambda path: write_whole(path, flame_page(report))
+            of_report["table"] = lambda path: write_whole(path, table_in_csv(report))
             of_report["json"] = lambda path: write_whole(path, json_of(report.to_json(), indent=1))
         of_trace = {
             "trace": lambda path: write_whole(path, _events_as_json(self._gpu.trace)),

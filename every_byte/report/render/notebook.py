@@ -29,9 +29,10 @@ def _blocks(report: Run) -> Iterator[Html]:
     yield fit_box(report)
     if report.holds_something:
         yield picture_of(card_of(report))
-    facts_ = [Html(_sentences(*(f"{name}: {fact}" for name, fact in facts.peaks(report))))]
+    named = [*facts.request(report), *facts.peaks(report)]
+    in_full = Html("".join(f"<p>{escape(name)}: {escape(fact)}</p>" for name, fact in named))
     if not report.is_empty:
-        yield element("details", element("summary", "In full"), *facts_, Html("".join(_tables(report))))
+        yield element("details", element("summary", "In full"), in_full, Html("".join(_tables(report))))
     yield Html(_sentences(*text.ran_lines(report)))
     yield Html(_sentences(*text.last_lines(report)))
 

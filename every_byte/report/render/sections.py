@@ -120,6 +120,8 @@ def _account(report: Run, names: Sequence[str]) -> Html:
         table("By category", head, rows, numbers=5, foot=True),
         element("h3", "By module"),
         _for_script("tree"),
+        element("h3", "As a flame graph"),
+        _for_script("flame"),
         *([element("h3", "By line"), lines.on_a_page(report, ledger)] if report.line_names else []),
     )
 
