@@ -5,30 +5,30 @@
 import { build, tone } from "../../../widget/page/elements.js";
 import { counted, exact, short } from "../../../widget/page/numbers.js";
 
-const LEAST = 0.002; // of the width: what is less is left out of the drawing, and opens when one zooms in
+const LEAST_BOX = 0.002; // of the width: what is less is left out of the drawing, and opens when one zooms in
 
-const percent = (part, whole) => `${((100 * part) / whole).toFixed(part < whole / 100 ? 2 : 0)} %`;
-const wordsOf = ([name, bytes, n], whole) => `${name}: ${short(bytes)} (${exact(bytes)} bytes), ${percent(bytes, whole)}, ${counted(n, "allocations")}`;
+const shareOf = (part, whole) => `${((100 * part) / whole).toFixed(part < whole / 100 ? 2 : 0)} %`;
+const boxWords = ([name, bytes, n], whole) => `${name}: ${short(bytes)} (${exact(bytes)} bytes), ${shareOf(bytes, whole)}, ${counted(n, "allocations")}`;
 
 /** A box with those within it; `path` leads from the whole to it. */
-function box(node, path, look) {
+function flameBox(node, path, look) {
   const [name, bytes, , category, within] = node;
-  const button = build("button", { type: "button", class: "eb-flame-box", tabindex: "-1", title: wordsOf(node, look.whole), style: category ? tone(look.colours[category]) : "" }, name);
+  const button = build("button", { type: "button", class: "eb-flame-box", tabindex: "-1", title: boxWords(node, look.whole), style: category ? tone(look.colours[category]) : "" }, name);
   if (category) button.dataset.category = category;
   button.addEventListener("click", () => look.zoom(path));
   button.addEventListener("focus", () => look.tell(node));
   button.addEventListener("mouseenter", () => look.tell(node));
-  const shown = within.map((inner, i) => [inner, i]).filter(([inner]) => inner[1] >= look.drawn * LEAST);
+  const shown = within.map((inner, i) => [inner, i]).filter(([inner]) => inner[1] >= look.drawn * LEAST_BOX);
   const rest = bytes - shown.reduce((all, [inner]) => all + inner[1], 0);
-  const below = build("div", { class: "eb-flame-below" }, ...shown.map(([inner, i]) => box(inner, [...path, i], look)));
+  const below = build("div", { class: "eb-flame-below" }, ...shown.map(([inner, i]) => flameBox(inner, [...path, i], look)));
   if (shown.length && rest > 0) below.append(build("span", { style: `flex:${rest} 0 0` }));
   return build("div", { class: "eb-flame-part", style: `flex:${bytes} 0 0` }, button, below);
 }
 
-const at = (root, path) => path.reduce((node, i) => node[4][i], root);
+const boxAt = (root, path) => path.reduce((node, i) => node[4][i], root);
 
 /** The box that an arrow leads to from one. */
-function beside(button, key) {
+function boxBeside(button, key) {
   const part = button.parentElement;
   const up = part.parentElement.closest(".eb-flame-part");
   const to = { ArrowUp: up, ArrowDown: part.querySelector(".eb-flame-below > .eb-flame-part"), ArrowLeft: part.previousElementSibling, ArrowRight: part.nextElementSibling }[key];
@@ -44,15 +44,15 @@ export function createFlame(flames, colours) {
   let path = [];
   function draw(focus) {
     const root = flames[choice.value];
-    const node = at(root, path);
-    const tell = (one) => { said.textContent = wordsOf(one, root[1]); };
+    const node = boxAt(root, path);
+    const tell = (one) => { said.textContent = boxWords(one, root[1]); };
     const zoom = (to) => { path = to.join() === path.join() ? to.slice(0, -1) : to; draw(true); };
     const above = path.map((_, depth) => {
-      const button = build("button", { type: "button", class: "eb-flame-box eb-flame-above" }, at(root, path.slice(0, depth))[0]);
+      const button = build("button", { type: "button", class: "eb-flame-box eb-flame-above" }, boxAt(root, path.slice(0, depth))[0]);
       button.addEventListener("click", () => { path = path.slice(0, depth); draw(true); });
       return button;
     });
-    here.replaceChildren(...above, box(node, path, { whole: root[1], drawn: node[1], colours, zoom, tell }));
+    here.replaceChildren(...above, flameBox(node, path, { whole: root[1], drawn: node[1], colours, zoom, tell }));
     const first = here.querySelector(".eb-flame-part > button");
     first.tabIndex = 0;
     tell(node);
@@ -63,7 +63,7 @@ export function createFlame(flames, colours) {
       path = path.slice(0, -1);
       draw(true);
     }
-    const to = event.key.startsWith("Arrow") && event.target.closest(".eb-flame-part") ? beside(event.target, event.key) : null;
+    const to = event.key.startsWith("Arrow") && event.target.closest(".eb-flame-part") ? boxBeside(event.target, event.key) : null;
     if (to) {
       event.preventDefault();
       event.target.tabIndex = -1;
