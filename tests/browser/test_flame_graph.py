@@ -28,7 +28,7 @@ def page(request, tmp_path):
 def boxes(page, depth):
     """Name and width of the boxes in one row of the graph."""
     path = ".eb-flame > .eb-flame-part" + " > .eb-flame-below > .eb-flame-part" * depth + " > button"
-    read = "all => all.map((one) => [one.textContent, one.getBoundingClientRect().width])"
+    read = "all => all.map((one) => [one.textContent, one.parentElement.getBoundingClientRect().width])"
     return page.locator(path).evaluate_all(read)
 
 
