@@ -49,6 +49,8 @@ PATH = {
         "every_byte/account",
         "every_byte/snapshots",
         "every_byte/cli",
+        "every_byte/plugin",
+        "every_byte/magics",
         "utils/explorers",
         "utils/exercises",
     ),

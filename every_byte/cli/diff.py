@@ -26,9 +26,10 @@ from every_byte.version import __version__
 from every_byte.whole_files import write_whole
 
 from .at_end import AtEnd
-from .options import add_torch_option, divided, gpu_of, number, parsed, program_of, settle_files, with_program
+from .options import add_torch_option, divided, gpu_of, number, parsed, program_of, with_program
 from .parser import Parser
 from .program import Ended
+from .report_files import settle_files
 from .run import run
 from .snapshot_options import add_file_options
 

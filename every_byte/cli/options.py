@@ -14,12 +14,14 @@ from every_byte.gpu.memory.settings import AllocatorSettings
 from every_byte.gpu.memory.specs import spec_here
 from every_byte.gpu.protocol import GPU
 from every_byte.gpu.simulated import SimulatedGPU
+from every_byte.report.limit import Limit
+from every_byte.units import number_of_bytes
 
 from .launchers import Words, take_environment, unwrapped
 from .parser import Parser
 from .program import Program
+from .report_files import REPORTS
 
-REPORTS = ("html", "json", "trace", "viz")
 EPILOG = """\
 Options after the program's name belong to the program, and so do its output, its exit code and its files. The report
 goes to standard error. Its figures are simulated; with --gpu live they are measured.
@@ -79,10 +81,19 @@ def parser() -> Parser:
         help="how large what depends on computed values is: nonzero=all|none|N for masks and unique(), "
         "routing=balanced|worst for experts; refuse of either makes it an error (default: all, balanced)",
     )
+    add(
+        "--at-most",
+        type=size,
+        metavar="SIZE",
+        help="end with exit code 3 if PyTorch reserves more than this, such as 20GiB",
+    )
     add("--html", type=Path, metavar="FILE", help="write the report as a page for a browser, in one file")
     add("--json", type=Path, metavar="FILE", help="write the figures of each step")
     add("--trace", type=Path, metavar="FILE", help="write every allocation and free, as JSON")
     add("--viz", type=Path, metavar="FILE", help="write a snapshot for PyTorch's viewer, pytorch.org/memory_viz")
+    add("--flamegraph", type=Path, metavar="FILE", help="write the peak as a flame graph for a browser, in one file")
+    add("--table", type=Path, metavar="FILE", help="write every allocation at the peak, as CSV")
+    add("--tree", action="store_true", help="print the peak by call stack, as a tree")
     add("--no-lines", action="store_true", help="do not note which line of the program makes each allocation")
     add("--quiet", action="store_true", help="print no report")
     add("-m", dest="module", metavar="MODULE", help="run a module, as python -m does")
@@ -107,6 +118,17 @@ def number(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"must be a whole number, 0 or more: got {text!r}; try 3")
     return int(text)
+
+
+def size(text: str) -> Limit:
+    """A number of bytes of an option, and how it was written.
+
+    Raises: argparse.ArgumentTypeError for anything else.
+    """
+    n_bytes = number_of_bytes(int(text) if text.isdecimal() else text)
+    if n_bytes is None:
+        raise argparse.ArgumentTypeError(f"must be bytes, or a size in B, KiB, MiB or GiB: got {text!r}; try 20GiB")
+    return Limit(n_bytes, f"--at-most {text}")
 
 
 def understood(argv: Sequence[str]) -> argparse.Namespace:
@@ -236,49 +258,6 @@ def _check_settings(options: argparse.Namespace) -> None:
             f"--settings must be such as PYTORCH_ALLOC_CONF has. PyTorch says of them: {error}; "
             "try expandable_segments:True."
         ) from None
-
-
-def settle_files(options: argparse.Namespace) -> None:
-    """Make the files of the reports absolute: where they go is meant from here, and the program may go elsewhere.
-
-    Raises: OSError for a file that cannot be written; ValueError for the program itself, or another report's.
-    """
-    taken = {Path(options.script).resolve(): "is the program"} if options.script else {}
-    for name in REPORTS:
-        if (path := getattr(options, name, None)) is None:
-            continue
-        whole = path.resolve()
-        if not whole.parent.is_dir():
-            raise FileNotFoundError(
-                f"--{name} must be a file in a folder that is there: got {str(path)!r}; make the folder first."
-            )
-        if whole.is_dir():
-            raise IsADirectoryError(f"--{name} must be a file: got {str(path)!r}, a folder; try {path / _usual(name)}.")
-        if whole in taken:
-            raise ValueError(f"--{name} must be a file of its own: got {str(path)!r}, which {taken[whole]}.")
-        taken[whole] = f"--{name} has taken"
-        _try_to_write(name, path)
-        setattr(options, name, whole)
-
-
-def _try_to_write(name: str, path: Path) -> None:
-    """Open the file as the report will, and leave all as it was: only this tells of a disk that cannot be written."""
-    is_new = not path.exists()
-    if not is_new and not path.is_file():
-        return  # a device or a pipe, which waits for a reader
-    try:
-        path.open("ab").close()
-    except OSError as error:
-        raise OSError(
-            f"--{name} must be a file that can be written: got {str(path)!r}, {error.strerror}; try another folder, as "
-            f"--{name} ~/{_usual(name)}."
-        ) from None
-    if is_new:
-        path.unlink()
-
-
-def _usual(name: str) -> str:
-    return {"html": "report.html", "json": "figures.json", "trace": "events.json", "viz": "snapshot.pickle"}[name]
 
 
 def behind(options: argparse.Namespace) -> list[str]:

@@ -19,7 +19,10 @@ from every_byte.gpu.protocol import GPU
 from every_byte.ledger.events import Event
 from every_byte.ledger.trace import Trace
 from every_byte.progress import Beside
+from every_byte.report.limit import beyond
 from every_byte.report.note import Note
+from every_byte.report.render.page import flame_page
+from every_byte.report.render.reporters import table_in_csv, tree_in_text
 from every_byte.report.report import Report
 from every_byte.step.training import Training
 from every_byte.terminal import json_of, print_text
@@ -27,8 +30,12 @@ from every_byte.units import GiB
 from every_byte.whole_files import write_whole
 
 from .at_end import AtEnd
-from .options import REPORTS, gpu_of, parser, program_of, remark, settle_files, understood
+from .options import gpu_of, parser, program_of, remark, understood
 from .program import Ended, Program, call_at_exit
+from .report_files import REPORTS, settle_files
+
+OVER = 3
+"""The exit code of a program that ended well, and needs more than `--at-most` allows."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -110,8 +117,14 @@ class _Report(AtEnd):
         self._write_files(report)
         if text:
             self.say(text)
+        if report is not None and self._options.tree:
+            self.say(f"\n{tree_in_text(report)}")
+        over = beyond(report, self._options.at_most) if report is not None and self._options.at_most else []
+        if over:
+            name = self._options.module or self._options.script
+            self.say("\n".join(["", f"every-byte: {name} {over[0]}", *over[1:]]))
         self.say_failures()
-        return ended.exit_code
+        return ended.exit_code or (OVER if over else 0)
 
     def _of(self, ended: Ended) -> Report:
         gc.collect()  # what the program has dropped: when Python would have found it depends on what else is running
@@ -131,6 +144,8 @@ class _Report(AtEnd):
         of_report: dict[str, Callable[[Path], object]] = {}
         if report is not None:
             of_report["html"] = report.save
+            of_report["flamegraph"] = lambda path: write_whole(path, flame_page(report))
+            of_report["table"] = lambda path: write_whole(path, table_in_csv(report))
             of_report["json"] = lambda path: write_whole(path, json_of(report.to_json(), indent=1))
         of_trace = {
             "trace": lambda path: write_whole(path, _events_as_json(self._gpu.trace)),

@@ -87,7 +87,8 @@ class Owners:
     `live` those that are not freed; `computed` those of which a graph said that a differentiable operation made them;
     `frontier` the results from which no other had been computed at the last look; `spans` when the outermost forward,
     backward or step was under way; `evaluations` where an outermost forward in evaluation mode began; `elsewhere` what
-    threads of no concern have made; `roots` the outermost modules. `observed` if every tensor was seen: so it is on a
+    threads of no concern have made; `roots` the outermost modules; `optimizers` the names of optimizers' classes, and
+    `kept_by` which of these keeps an allocation as its state. `observed` if every tensor was seen: so it is on a
     simulated GPU, on a live one are those that are there at certain moments. All is empty for a trace from elsewhere.
     """
 
@@ -104,6 +105,8 @@ class Owners:
     frontier: set[int] = field(default_factory=set)
     elsewhere: set[int] = field(default_factory=set)
     roots: Roots = field(default_factory=Roots)
+    optimizers: list[str] = field(default_factory=list)
+    kept_by: dict[int, int] = field(default_factory=dict)
     observed: bool = False
     changes: int = 0
     _pairs: dict[tuple[Any, ...], tuple[Any, ...]] = field(default_factory=dict, repr=False)

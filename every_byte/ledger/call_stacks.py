@@ -15,6 +15,8 @@ from .deep_graphs import number_of, running_node
 from .source_lines import NO_STACK, CallStack, Line, is_own
 
 _OURS = f"{Path(__file__).resolve().parents[1]}/"
+_STARTS = tuple(f"{_OURS}{name}" for name in ("cli/program.py", "plugin/hooks.py", "magics/gpu.py"))
+"""The files of ours that start a program: what called these is none of its lines."""
 MOST_FRAMES = 100
 """So many frames of a stack are kept, the innermost ones."""
 
@@ -109,7 +111,7 @@ class CallStacks:
     def _read(self, frame: FrameType | None) -> CallStack:
         frames: list[Line] = []
         own, last_own, in_engine = None, 0, False
-        while frame is not None:
+        while frame is not None and frame.f_code.co_filename not in _STARTS:
             code = frame.f_code
             kind = self._kinds[id(code)]
             if kind != _INSTRUMENT:

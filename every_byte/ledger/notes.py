@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from .plain_attention import PlainAttention
+from .source_lines import Line
 
 
 @dataclass
@@ -15,6 +16,7 @@ class Notes:
     same way the operations whose temporary memory is not known, `refused` what the program asked for that is not
     followed, with its line, and `values_read` the lines of the program that read a value that was not known.
     `assumed` has what was assumed of values on which the size of a tensor depends, with its line.
+    `data_parallel` has the program's lines that made an `nn.DataParallel`, None for one that is not known.
     `unfused` has each attention that no fused kernel took, once.
     `calls` has, where it is a dict when a simulated GPU runs, what operators with memory of their own were called with,
     by how many events came before each: see `gpu/memory/calls.py`.
@@ -29,6 +31,7 @@ class Notes:
     refused: dict[str, int] = field(default_factory=dict)
     values_read: dict[str, int] = field(default_factory=dict)
     assumed: dict[str, int] = field(default_factory=dict)
+    data_parallel: dict[Line | None, int] = field(default_factory=dict)
     unfused: dict[PlainAttention, None] = field(default_factory=dict)
     calls: dict[int, Any] | None = None
     files_of_zeros: dict[str, None] = field(default_factory=dict)

@@ -48,9 +48,14 @@ class CallStack(NamedTuple):
     @property
     def caller(self) -> Line | None:
         """The program's line that called the outermost module; its own line where no module was running."""
+        return next(iter(self.callers), self.own)
+
+    @property
+    def callers(self) -> list[Line]:
+        """The program's lines outside the outermost module, innermost first; none where no module was running."""
         called = [i for i, frame in enumerate(self.frames) if frame.filename.endswith(_MODULE)]
         outside = self.frames[called[-1] + 1 :] if called else ()
-        return next((frame for frame in outside if is_own(frame.filename)), self.own)
+        return [frame for frame in outside if is_own(frame.filename)]
 
     def passes(self, file: str, function: str) -> bool:
         """Whether a function of a file is under way: `passes("torch/serialization.py", "load")`."""

@@ -3,12 +3,20 @@
 from collections.abc import Callable
 
 from .collected_outputs import collected_outputs
+from .data_parallel import data_parallel
 from .finding import Finding
+from .float64 import float64
+from .foreach_temporaries import foreach_temporaries
 from .graphs_without_backward import graphs_without_backward
 from .kept_checkpoint import kept_checkpoint
+from .kept_gradients import kept_gradients
+from .master_weights import master_weights
 from .outliving_tensors import outliving_tensors
 from .run import Run
 from .slow_growth import slow_growth
+from .spelt_out_attention import spelt_out_attention
+from .two_models import two_models
+from .two_optimizers import two_optimizers
 from .varying_lengths import varying_lengths
 
 RULES: tuple[Callable[[Run], Finding | None], ...] = (
@@ -18,6 +26,14 @@ RULES: tuple[Callable[[Run], Finding | None], ...] = (
     outliving_tensors,
     slow_growth,
     varying_lengths,
+    spelt_out_attention,
+    kept_gradients,
+    master_weights,
+    two_models,
+    two_optimizers,
+    float64,
+    foreach_temporaries,
+    data_parallel,
 )
 _KEPT = "_findings"
 

@@ -32,7 +32,7 @@ def graphs_without_backward(run: Run) -> Finding | None:
     if not rows or n_bytes * SMALL < run.account.allocated_bytes:
         return None
     n = len({started[row.allocation] for row in rows})
-    line = _line_of(run, rows)
+    line = _line_of(run, rows, forwards)
     passes = "A forward pass keeps" if n == 1 else f"{n:,d} forward passes keep"
     return Finding(
         "graphs without backward",
@@ -77,6 +77,15 @@ class _Forwards:
         self._roots[start] = root_of(self._made[row.allocation].module)
         return start
 
+    def lines_with_backward(self) -> set[Line]:
+        """The program's lines by which forwards were called that backward has run."""
+        stacks = {
+            id(event.stack): event.stack
+            for number, event in self._made.items()
+            if event.phase == "forward" and self._at(self._made_at[number]) in self._have_backward
+        }
+        return {line for stack in stacks.values() for line in stack.callers}
+
     def _at(self, position: int) -> int | None:
         i = bisect_right(self._starts, position) - 1
         if i < 0:
@@ -99,11 +108,13 @@ class _Forwards:
         return late - {start for start in counted if by_root[self._roots[start]] >= MANY}
 
 
-def _line_of(run: Run, rows: list[Row]) -> Line | None:
-    """The line that called the forward of the most bytes."""
+def _line_of(run: Run, rows: list[Row], forwards: "_Forwards") -> Line | None:
+    """The line that called the forward of the most bytes: where a line calls others with backward, what called it."""
     made = run.trace.attribution().made
+    trained = forwards.lines_with_backward()
     sizes: Counter[Line] = Counter()
     for row in rows:
-        if (line := made[row.allocation].stack.caller) is not None:
+        stack = made[row.allocation].stack
+        if (line := next((line for line in stack.callers if line not in trained), stack.caller)) is not None:
             sizes[line] += row.n_bytes
     return sizes.most_common(1)[0][0] if sizes else None

@@ -2,10 +2,11 @@
 
 from collections import Counter
 
+from every_byte.ledger.source_lines import Line
 from every_byte.palette import Category
 from every_byte.units import in_gib
 
-from .finding import Finding
+from .finding import Finding, named
 from .run import Run
 
 _LESS = 20  # one in so many of the bytes in segments is to be saved
@@ -25,16 +26,27 @@ def varying_lengths(run: Run) -> Finding | None:
     saved_bytes = own.needed_bytes - found.needed_bytes
     if own.fits and saved_bytes * _LESS < own.needed_bytes or not found.fits:
         return None
+    line = _line_of(run, shapes)
+    at = named(run, line, before="; ", after="")
     few = ", ".join("×".join(map(str, shape)) for shape in shapes[:_MOST_SHOWN])
     more = f" and {len(shapes) - _MOST_SHOWN:,d} more" * (len(shapes) > _MOST_SHOWN)
     return Finding(
         "varying lengths",
         max(saved_bytes, 0),
-        f"Batches vary in length ({few}{more}), and memory cut for one does not fit the next: PyTorch reserves "
-        f"{in_gib(own.needed_bytes)} GiB for {in_gib(own.in_use_bytes)} in use. With "
+        f"Batches vary in length ({few}{more}{at}), and memory cut for one does not fit the next: PyTorch "
+        f"reserves {in_gib(own.needed_bytes)} GiB for {in_gib(own.in_use_bytes)} in use. With "
         f"PYTORCH_ALLOC_CONF=expandable_segments:True it reserves {in_gib(found.needed_bytes)}, as a replay shows. "
         "Padding to a few lengths helps as well.",
+        line,
     )
+
+
+def _line_of(run: Run, shapes: list[tuple[int, ...]]) -> Line | None:
+    """The line that made the most of the batches."""
+    made, tensors = run.trace.attribution().made, run.trace.owners.tensors
+    numbers = [number for number, tensor in tensors.items() if number in made and tensor[0] in shapes]
+    lines = Counter(line for number in numbers if (line := made[number].stack.own) is not None)
+    return lines.most_common(1)[0][0] if lines else None
 
 
 def _shapes(run: Run) -> list[tuple[int, ...]]:

@@ -39,7 +39,7 @@ def figures(tmp_path_factory):
     small = runs(PROGRAM.replace("N,", "200_000,").replace("model = ", "\nmodel = ")).figures
     runs.close()
     paths = {}
-    for name, found in (("large", large), ("small", small), ("old", {"format": 1})):
+    for name, found in (("large", large), ("small", small), ("old", {"schema": 1})):
         paths[name] = folder / f"{name}.json"
         paths[name].write_text(json.dumps(found), encoding="utf-8")
     return {"large": large, "small": small, "paths": paths}

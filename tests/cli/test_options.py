@@ -12,7 +12,8 @@ from places import ROOT
 
 import every_byte
 from every_byte.__main__ import main
-from every_byte.cli.options import REPORTS, understood
+from every_byte.cli.options import understood
+from every_byte.cli.report_files import REPORTS
 from every_byte.gpu.memory.specs import SPECS
 
 pytestmark = pytest.mark.sampled(3)

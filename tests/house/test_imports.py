@@ -49,6 +49,8 @@ ORDER = """
     every_byte.account
     every_byte.snapshots
     every_byte.cli
+    every_byte.plugin
+    every_byte.magics
     utils
     utils.models
     utils.formulas
@@ -62,6 +64,8 @@ PACKAGES = {
     "every_byte.formula": {"sympy"},
     "every_byte.figures": {"torch", "numpy", "matplotlib", "IPython"},
     "every_byte.gpu.compiling": {"torch", "triton"},
+    "every_byte.magics": {"torch", "IPython"},
+    "every_byte.plugin": {"torch", "pytest"},
     "every_byte.widget": {"torch", "anywidget", "ipywidgets", "traitlets", "IPython"},
     "utils.formulas": set(),
     "utils.figures": {"torch", "matplotlib"},

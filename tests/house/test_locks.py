@@ -34,7 +34,7 @@ def test_their_versions_are_those_of_constraints(name):
 
 
 def test_what_the_lab_needs_here_is_locked():
-    needed = installed_closure(declared("site", "test", "zoo", "hub"))
+    needed = installed_closure(declared("site", "test", "zoo", "hub", "pytest"))
     here = {name for lock in ("lab", "torch") for name, one in locked(lock).items() if holds(one)}
     assert needed - here == set()
     assert {name for name in here if not OF_TORCH.match(name)} == {name for name in needed if not OF_TORCH.match(name)}

@@ -16,7 +16,7 @@ from every_byte.ledger.trace import Trace
 from every_byte.report.note import Note
 from every_byte.report.notes import notes_of
 from every_byte.report.render import gpus
-from every_byte.report.render.figures import FORMAT
+from every_byte.report.render.figures import SCHEMA
 from every_byte.report.render.text import WIDTH
 from every_byte.report.render.verdict import STARTS
 from every_byte.report.report import Report
@@ -67,7 +67,7 @@ def test_a_program_may_reset_peaks_and_empty_the_cache():
 def test_json_has_all_that_runs_are_compared_by():
     report = of_a_gpt()
     found = json.loads(json.dumps(report.to_json()))
-    assert found["format"] == FORMAT
+    assert found["schema"] == SCHEMA
     assert (found["origin"], found["gpu"], found["torch_version"]) == ("simulated", "a100-80gb", "2.13")
     assert found["command"] == list(COMMAND)
     assert [step["max_reserved_bytes"] for step in found["steps"]] == [s.max_reserved_bytes for s in report.steps]

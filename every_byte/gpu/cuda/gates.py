@@ -3,6 +3,7 @@
 from every_byte.gpu.compiling.following import follow_the_compiler
 from every_byte.gpu.patches.replacing import Changes
 
+from .data_parallel import note_data_parallel
 from .default_type import default_to_cuda
 from .devices import number_devices
 from .extensions import flag_extensions
@@ -62,6 +63,7 @@ CUDA_GATES = Changes(
         offer_stand_ins,
         generate_all,
         read_numbers,
+        note_data_parallel,
         follow_the_compiler,
     ]
 )

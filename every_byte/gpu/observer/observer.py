@@ -30,6 +30,7 @@ from . import registrations
 from .checkpoints import Frame
 from .graph_walk import GraphWalk, last_of
 from .observed import Observed, at_one_instant
+from .optimizers import Optimizers
 from .spans import Spans
 
 _OF_A_MODEL = (Category.PARAMETERS, Category.BUFFERS)
@@ -46,15 +47,14 @@ class Observer:
         self.memory, self.owners = memory, memory.owners
         self.numbers_of, self._position = memory.numbers_of, memory.position
         module_of = memory.labels.modules.of_sequence_number
-        self.graph = GraphWalk(
-            self.owners, self._position, module_of, self.numbers_of, memory.note_computed, memory.shift
-        )
+        noting = memory.note_computed, memory.shift
+        self.graph = GraphWalk(self.owners, self._position, module_of, self.numbers_of, *noting)
         self._handles: list[RemovableHandle] = []
         self._looked_at: tuple[int, ...] = ()
         self._is_renamed = False
         self._forward: list[Any] | None = None
         self._steps: list[list[Any] | None] = []
-        self._spans = Spans(self.owners, memory.labels, self._position)
+        self._optimizers, self._spans = Optimizers(self.owners), Spans(self.owners, memory.labels, self._position)
 
     def open(self) -> None:
         self._handles = [
@@ -114,9 +114,8 @@ class Observer:
         return self.memory.labels.modules.depth == 1 and torch._C._current_graph_task_id() == -1
 
     def _enter_forward(self, module: nn.Module, args: tuple[Any, ...]) -> None:
-        if torch.compiler.is_compiling():  # hooks are compiled into a model's graph: these must leave nothing there
-            return
-        if self._is_root() and self.memory.is_watched():
+        # hooks are compiled into a model's graph: these must leave nothing there
+        if not torch.compiler.is_compiling() and self._is_root() and self.memory.is_watched():
             self._begin_forward(module, args)
 
     @at_one_instant
@@ -246,6 +245,7 @@ class Observer:
             for key, value in states.get(parameter, {}).items():
                 for tensor in tensors_in(value):
                     self.note(tensor, Category.OPTIMIZER_STATE, module, f"{name}.{key}" if name else str(key))
+                    self._optimizers.note(optimizer, self.numbers_of(tensor))
 
     # on demand
 

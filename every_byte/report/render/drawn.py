@@ -10,6 +10,7 @@ from every_byte.report.shortage import Shortage, drawn
 
 from . import facts
 from .moments import Moments
+from .reporters import flames_to_json
 
 MOST_ROWS = 20_000  # in the tree; of more, those of one module and category are one
 Key = tuple[str, str, str, str, int]  # module, category, what, about, bytes
@@ -20,7 +21,8 @@ def data_of(report: Run, moments: Moments) -> dict[str, Any]:
     """All that the page draws.
 
     `timeline` is as `Moments.spec` has it. `rows` are [module, category, what, about, number, bytes of each, slack of
-    all], the first four as places in `texts`. `card` is the instant that the account is of: `parts` by category,
+    all], the first four as places in `texts`. `flames` are trees by call stack, module and
+    category, as `Flame.to_json` has them. `card` is the instant that the account is of: `parts` by category,
     what is reserved, at most or when memory ran out, and what there is. `map` has the segments where memory ran out,
     [size, what] in blocks of 512 bytes, or is null.
 
@@ -31,7 +33,8 @@ def data_of(report: Run, moments: Moments) -> dict[str, Any]:
         "timeline": moments.spec(str(report.peak_place)),
         "texts": texts,
         "rows": rows,
-        "card": _card(report),
+        "flames": flames_to_json(report),
+        "card": card_of(report),
         "map": report.shortage and _map(report.shortage, list(moments.timeline.columns)),
     }
 
@@ -63,7 +66,8 @@ def _key(row: Row, *, in_full: bool, line: str) -> Key:
     return row.module, row.category, what, f"{about(row.shape, row.dtype)}{kept}{line}".lstrip(", "), row.n_bytes
 
 
-def _card(report: Run) -> dict[str, Any]:
+def card_of(report: Run) -> dict[str, Any]:
+    """The card at the instant that the account is of, as `data_of` has it."""
     shortage = report.shortage if report.ran_out else None
     own = report.fits.own
     needed_bytes = own.needed_bytes if own.fits and report.origin == "simulated" else 0

@@ -1,6 +1,6 @@
 """A report's figures as plain JSON: what two runs of one program are compared by.
 
-    {"format": 1,
+    {"schema": 1, of figures.schema.json,
      "origin": "simulated" or "measured", "gpu": its name, "device_name": as PyTorch has it,
      "torch_version": whose rules it follows, or which was measured,
      "command": [words], "ended": a sentence, "exit_code": int, "seconds": float, "n_events": int,
@@ -51,14 +51,15 @@ from every_byte.report.unused_results import unused_results
 
 from . import lines
 
-FORMAT = 1
+SCHEMA = 1
+"""The version of figures.schema.json, which has the same as a JSON schema."""
 MOST_OWNERS = 20
 
 
 def figures(report: Run) -> dict[str, Any]:
     """The figures of a report, under the names above."""
     return {
-        "format": FORMAT,
+        "schema": SCHEMA,
         "origin": report.origin,
         "gpu": report.gpu,
         "device_name": report.spec.device_name,

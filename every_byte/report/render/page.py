@@ -14,11 +14,12 @@ from every_byte.widget.scripts import PAGE, classic
 from .drawn import data_of
 from .markup import Html, element, joined
 from .moments import Moments
-from .sections import sections, title_of
+from .reporters import flames_to_json
+from .sections import fit_box, sections, title_of
 
 _HERE = Path(__file__).parent / "page"
 _SHARED = ("elements.js", "numbers.js", "areas.js", "timeline.js")
-_OWN = ("owners.js", "tree.js", "card.js", "segments.js", "report.js")
+_OWN = ("owners.js", "tree.js", "flame.js", "card.js", "segments.js", "report.js")
 
 
 def html_of(report: Run) -> str:
@@ -29,6 +30,19 @@ def html_of(report: Run) -> str:
     text = _json(data_of(report, moments)) if moments else ""
     data = element("script", Html(text), type="application/json", id="data") if moments else ""
     return document(f"{title_of(report)}: where its memory goes", assign(names), content, data, code=script())
+
+
+def flame_page(report: Run) -> str:
+    """A page of the flame graph alone, below the verdict."""
+    moments = Moments.of(report) if report.holds_something else None
+    names = list(moments.timeline.columns) if moments else []
+    here = [element("div", id="flame-here")] if moments else []
+    content = element("main", element("h1", title_of(report)), fit_box(report), *here, class_="eb eb-report")
+    colours = moments.timeline.spec()["colours"] if moments else {}
+    text = _json({"flames": flames_to_json(report), "colours": colours}) if moments else ""
+    data = element("script", Html(text), type="application/json", id="data") if moments else ""
+    code = classic([*(PAGE / name for name in _SHARED), _HERE / "flame.js", _HERE / "flame_page.js"])
+    return document(f"{title_of(report)}: flame graph", assign(names), content, data, code=code)
 
 
 def document(

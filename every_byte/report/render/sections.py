@@ -49,16 +49,21 @@ def _for_script(name: str) -> Html:
     )
 
 
-def _head(report: Run) -> Html:
+def fit_box(report: Run) -> Html:
+    """The verdict, what to do first, and why."""
     found = verdict(report)
     fits = {True: "true", False: "false", None: "unknown"}[found.is_good]
     first = [element("p", sentence, class_="eb-first") for sentence in found.first]
     said = element("strong", f"{found.headline}.", title=found.in_full or None), *first, sentences(*found.reasons)
+    return element("div", *said, class_="eb-fit", data_fits=fits)
+
+
+def _head(report: Run) -> Html:
     named = [joined((element("dt", name), element("dd", said))) for name, said in facts.peaks(report)]
     return element(
         "header",
         element("h1", title_of(report)),
-        element("div", *said, class_="eb-fit", data_fits=fits),
+        fit_box(report),
         *([] if not report.holds_something else [_for_script("card"), element("dl", *named, class_="eb-facts")]),
         element("p", facts.ran(report), class_="eb-ran"),
     )
@@ -115,6 +120,8 @@ def _account(report: Run, names: Sequence[str]) -> Html:
         table("By category", head, rows, numbers=5, foot=True),
         element("h3", "By module"),
         _for_script("tree"),
+        element("h3", "As a flame graph"),
+        _for_script("flame"),
         *([element("h3", "By line"), lines.on_a_page(report, ledger)] if report.line_names else []),
     )
 

@@ -7,7 +7,7 @@ from every_byte.tables import Table
 from every_byte.units import in_gib
 
 MOST, WIDTH = 10, 60
-FIGURES = "format", "peak", "lines", "modules"
+FIGURES = "schema", "peak", "lines", "modules"
 
 
 def text_of(before: Mapping[str, Any], after: Mapping[str, Any], names: tuple[str, str]) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from every_byte.palette import Category
 from every_byte.report.fits import Verdict
+from every_byte.report.limit import needed_bytes
 from every_byte.report.notes import not_counted, without_compiler
 from every_byte.report.place import Place
 from every_byte.report.run import Run
@@ -44,16 +45,6 @@ def verdict(report: Run) -> VerdictText:
     said = replace(said, first=tuple(answer.first(report)), in_full=_in_full(report))
     beside = without_compiler(report.trace)
     return replace(said, headline=f"{said.headline} ({beside})") if beside else said
-
-
-def needed_bytes(report: Run) -> int:
-    """What segments take at most, with more steps, too; of a run for which there is no room, what it needs at once."""
-    if report.origin == "measured":
-        return report.peak_reserved_bytes
-    own = report.fits.own
-    if report.fatal or not own.fits:
-        return own.in_use_bytes
-    return max(own.needed_bytes, report.peak_reserved_bytes)
 
 
 def _in_full(report: Run) -> str:

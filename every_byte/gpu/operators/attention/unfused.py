@@ -54,6 +54,24 @@ def plain(attention: Attention, spec: GPUSpec) -> PlainAttention | None:
     )
 
 
+def fused_in(spec: GPUSpec, query: tuple[int, ...], n_keys: int, dtype: torch.dtype) -> str | None:
+    """Whether a fused kernel takes an attention that a program spells out: "" as it is, " in float16" in that type.
+
+    Counts: queries, keys and values without gaps, no mask but a causal one, and gradients. None: it takes it in no
+            type.
+    Shapes: query (b, h, s, d) or (b, s, d), keys and values with `n_keys` for s
+    """
+    whole = (1,) * (4 - len(query)) + query
+    nothing = _StandIn((), (), 0, dtype, requires_grad=True)
+    for other in dict.fromkeys((dtype, *HALF)):
+        typed = replace(nothing, dtype=other)
+        q: Any = typed.contiguous(shape=whole)
+        k: Any = typed.contiguous(shape=(*whole[:-2], n_keys, whole[-1]))
+        if _is_taken(Attention(q, k, k), spec):
+            return "" if other == dtype else f" in {_name(other)}"
+    return None
+
+
 def _of_this_rank(tensor: Tensor) -> Tensor:
     """The part of a DTensor that lies on this GPU; any other tensor itself."""
     while is_traceable_wrapper_subclass(tensor) and (parts := parts_of(tensor)):

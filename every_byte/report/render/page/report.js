@@ -2,6 +2,7 @@
 
 import { createTimeline } from "../../../widget/page/timeline.js";
 import { createCard } from "./card.js";
+import { createFlame } from "./flame.js";
 import { createOwners } from "./owners.js";
 import { createSegments } from "./segments.js";
 import { createTree } from "./tree.js";
@@ -20,6 +21,7 @@ function start(data) {
   const map = data.map && createSegments(data.map, names, timeline.colours);
   put("card", card.element);
   put("timeline", run.element);
+  put("flame", createFlame(data.flames, timeline.colours));
   put("tree", createTree(data, numberOf, timeline.colours));
   if (map) put("map", map.element);
   function draw(width) {
