@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from every_byte.cli import compare, diff, read, run
+from every_byte.cli import advise, compare, diff, read, run
 from every_byte.cli.program import INTERRUPTED
 from every_byte.gpu.memory.versions import rules_here
 from every_byte.measure import measure
@@ -16,6 +16,7 @@ from every_byte.version import __version__
 
 COMMANDS = {
     "run": run.main,
+    "advise": advise.main,
     "compare": compare.main,
     "read": read.main,
     "diff": diff.main,

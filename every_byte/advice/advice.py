@@ -92,7 +92,13 @@ def _cheapest(runs: Iterable[Ran[S]]) -> Ran[S] | None:
     for ran in runs:
         other = found.setdefault(ran.precision, ran)
         found[ran.precision] = min(other, ran, key=_price)
-    return min(found.values(), key=lambda ran: (ran.waits, len(ran.remedies), ran.n_statements, ran.peak_bytes), default=None)
+    return min(
+        found.values(), key=lambda ran: (ran.waits, len(ran.remedies), ran.n_statements, ran.peak_bytes), default=None
+    )
+
+
+def _change(ran: Ran[S]) -> tuple[int, ...]:
+    return ran.waits, len(ran.remedies), ran.n_statements, ran.peak_bytes
 
 
 def _price(ran: Ran[S]) -> tuple[int, ...]:
@@ -193,6 +199,7 @@ def _singles(advice: Advice[S]) -> list[Ran[S]]:
 
 
 def told_of(advice: Advice[S]) -> list[str]:
+    """Each remedy, what it costs, and its lines."""
     blocks = []
     for ran in _singles(advice):
         lines = "\n".join(f"    {line}".rstrip() for line in ran.lines.splitlines())
@@ -206,6 +213,7 @@ def _note(ran: Ran[S]) -> str:
 
 
 def left_of(advice: Advice[S]) -> str:
+    """What was not run, and why; "" if all was."""
     return "\n".join(["Not run:", *(f"- {one.name}: {one.reason}" for one in advice.left)]) if advice.left else ""
 
 

@@ -13,7 +13,7 @@ from every_byte.step.batch import cast, made
 from every_byte.step.letters import called_with
 from every_byte.step.training_step import PRECISIONS, TrainingStep
 
-from .remedy import IN_THE_SHELL, Changed, Left, Offer, Remedy
+from .remedy import IN_THE_SHELL, Changed, Left, Offer, Remedy, S
 from .runs import quiet, spec_with_room
 
 EXPANDABLE = "expandable_segments:True"
@@ -175,7 +175,7 @@ def _sizes(step: TrainingStep, letters: dict[str, int]) -> list[tuple[int, ...]]
 # ---- settings
 
 
-def settings(now: str) -> list[Offer]:
+def settings(now: str) -> list[Offer[S]]:
     """Segments that can grow, where they are not on."""
     if "expandable_segments" in now:
         return [Left("expandable segments", f"the settings have them already: {now}")]

@@ -21,7 +21,10 @@ else:
     S = TypeVar("S")
 """What is changed: a training step, or a whole script."""
 
-ORDER = ("precision", "loss", "micro-batches", "optimizer", "step in backward", "regions", "settings")
+ORDER = (
+    "precision", "attention", "loss", "micro-batches", "optimizer", "step in backward", "zero_grad", "regions",
+    "offload", "compile", "settings",
+)  # fmt: skip
 """The kinds, in the order in which they are applied: what a region does depends on the precision."""
 IN_THE_SHELL = "PYTORCH_ALLOC_CONF="
 """How a line begins that is for the shell."""

@@ -21,7 +21,7 @@ from every_byte.report.fits import fits_on, settings_of
 from every_byte.step.letters import with_signature
 from every_byte.step.training_step import TrainingStep
 
-from .remedy import Remedy, S, n_statements, name_of, together
+from .remedy import DoesNotApply, Remedy, S, n_statements, name_of, together
 
 
 @dataclass(frozen=True)
@@ -106,6 +106,17 @@ class Bench:
         """A GPU that has the budget for its segments."""
         total_bytes = self.budget_bytes + self.spec.context_bytes
         return replace(self.spec, total_bytes=total_bytes, context_is_stated=True)
+
+
+def with_as_many_flops(ran: Ran[S], plain: Ran[S]) -> Ran[S]:
+    """A run whose numbers are those of the plain one: who leaves out work cannot have the same, or it cannot be said.
+
+    Raises: DoesNotApply for a run with fewer FLOPs.
+    """
+    if ran.keeps_values and ran.flops < plain.flops:
+        less = plain.flops - ran.flops
+        raise DoesNotApply(f"the numbers were to be the same, and a step was run with {less:,d} FLOPs less")
+    return ran
 
 
 def spec_with_room(spec: GPUSpec) -> GPUSpec:
