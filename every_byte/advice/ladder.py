@@ -19,13 +19,14 @@ def pairs(singles: list[Ran[S]], run: Run[S]) -> list[Ran[S]]:
 def ladder(plain: Ran[S], singles: list[Ran[S]], run: Run[S]) -> Iterator[Ran[S]]:
     """From the best pair on, one remedy more at a time, until it fits or nothing is left that saves.
 
-    First come those that leave training's numbers as they are, each in order of what it saves alone; settings last.
+    First come those that leave training's numbers as they are, each in order of what it saves alone; what waits for
+    the host comes after all others, and settings last.
     """
     helpful = _helpful([ran for ran in singles if ran.peak_bytes < plain.peak_bytes])
     helpful += [ran for ran in singles if ran.remedies[0].kind == "settings"]
     now: tuple[Remedy[S], ...] = ()
     below = plain
-    for ran in sorted(helpful, key=lambda one: (one.remedies[0].kind == "settings", not one.keeps_values)):
+    for ran in sorted(helpful, key=_turn):
         (remedy,) = ran.remedies
         if below.fits or not remedy.goes_with(now):
             continue
@@ -54,10 +55,15 @@ def _is_less(found: Ran[S], than: Ran[S]) -> bool:
     return found.peak_bytes < than.peak_bytes
 
 
+def _turn(ran: Ran[S]) -> tuple[bool, bool, bool]:
+    (remedy,) = ran.remedies
+    return remedy.kind == "settings", remedy.waits, not ran.keeps_values
+
+
 def _helpful(singles: list[Ran[S]]) -> list[Ran[S]]:
-    """Those of one remedy, from the one that saves most on; settings alone change no peak."""
+    """Those of one remedy, from the one that saves most on, what waits for the host last; settings change no peak."""
     found = [ran for ran in singles if ran.remedies[0].kind != "settings"]
-    return sorted(found, key=lambda ran: ran.peak_bytes)
+    return sorted(found, key=lambda ran: (ran.remedies[0].waits, ran.peak_bytes))
 
 
 def _partners(helpful: list[Ran[S]]) -> list[Remedy[S]]:

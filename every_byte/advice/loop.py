@@ -18,12 +18,13 @@ from .runs import quiet, spec_with_room
 
 EXPANDABLE = "expandable_segments:True"
 _MOST_PARTS = 4
-_BFLOAT16_FROM = (8, 0)  # the compute capability with which units for it begin
+BFLOAT16_FROM = (8, 0)
+"""The compute capability with which units for it begin."""
 
 
 def precisions(step: TrainingStep, spec: GPUSpec) -> list[Offer]:
     """bfloat16, under autocast or in all, where a GPU has units for it and the step is not in 16 bits already."""
-    if spec.capability < _BFLOAT16_FROM:
+    if spec.capability < BFLOAT16_FROM:
         has = f"{spec.name} has compute capability {'.'.join(map(str, spec.capability))}"
         return [Left("bfloat16", f"{has}: units for it begin with 8.0, and float16 would need a GradScaler")]
     types, computed = _types(step)

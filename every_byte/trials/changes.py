@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
+from every_byte.gpu.patches.late import once_imported
 from every_byte.gpu.patches.replacing import Undo, replaced
 
 from .around import Around
@@ -35,6 +36,10 @@ class Changing:
             self.undo.callback(self.around.open())
             self.undo.callback(self.first_call.open())
             yield
+
+    def at_trainer_arguments(self, make: Callable[[Any], object]) -> None:
+        """Put something in the place of `__post_init__` of Hugging Face's TrainingArguments, and of what extends it."""
+        self.undo.callback(once_imported({"transformers.training_args": lambda module: _replaced_in(make, module)}))
 
     def replace(self, owner: object, name: str, make: Callable[[Any], object]) -> None:
         """Put something in a place of PyTorch's until the program is over."""
@@ -96,6 +101,21 @@ def _batch_size(changing: Changing, loader: int, size: int) -> None:
     changing.replace(DataLoader, "__init__", make)
 
 
+def _trainer_arguments(changing: Changing, **arguments: Any) -> None:
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def after_init(given: Any) -> None:
+            vars(given).update(arguments)
+            original(given)
+
+        return after_init
+
+    changing.at_trainer_arguments(make)
+
+
+def _replaced_in(make: Callable[[Any], object], module: Any) -> Undo:
+    return replaced(module.TrainingArguments, "__post_init__", make)
+
+
 CHANGES: dict[str, Callable[..., Undo | None]] = {
     "autocast": _autocast,
     "saved on the CPU": _saved_on_cpu,
@@ -105,5 +125,6 @@ CHANGES: dict[str, Callable[..., Undo | None]] = {
     "step in backward": _step_in_backward,
     "set to none": _set_to_none,
     "batch size": _batch_size,
+    "trainer arguments": _trainer_arguments,
 }
 """What each change does, by its name."""

@@ -17,7 +17,7 @@ from .processes import AT_ONCE, Failed, NoTime, Processes
 from .script import Script
 from .seen import Seen
 
-BATCH = "batch_size"
+BATCH, TRAINER_BATCH = "batch_size", "per_device_train_batch_size"
 NO_TIME = "there was no time left"
 Tell = Callable[[Ran[Script] | Left], None]
 
@@ -155,6 +155,8 @@ def _find_sizes(tried: Tried, processes: Processes, tell: Tell) -> None:
 
 def _against_sizes(seen: Seen) -> str:
     """Why the batch cannot be cut from outside; "" if it can."""
+    if seen.trainer:
+        return ""
     if seen.loader < 0:
         return "no DataLoader gave the model its batch, and which size of what it got is the batch is not ours to guess"
     if seen.batch_size < 1:
@@ -166,9 +168,13 @@ def _largest(tried: Tried, ran: Ran[Script], processes: Processes) -> Largest | 
     """The largest batch_size of the DataLoader that fits; why it was not found, if there was no time."""
     fits: dict[int, bool] = {}
     exact: list[bool] = []
+    seen = tried.seen
+    letter = TRAINER_BATCH if seen.trainer else BATCH
+    start = seen.trainer[letter] if seen.trainer else seen.batch_size
 
     def need(value: int) -> tuple[bool, int, int]:
-        sized = ran.step.with_change("batch size", loader=tried.seen.loader, size=value)
+        of_loader = ran.step.with_change("batch size", loader=seen.loader, size=value)
+        sized = ran.step.with_change("trainer arguments", **{letter: value}) if seen.trainer else of_loader
         try:
             took = processes.start(sized, ran.settings, looks=True).result()
         except Failed as error:
@@ -180,13 +186,13 @@ def _largest(tried: Tried, ran: Ran[Script], processes: Processes) -> Largest | 
         return took["fits"], took["needed_bytes"], took["room_bytes"]
 
     try:
-        return replace(largest(BATCH, tried.seen.batch_size, 1, need), is_exact=all(exact))
+        return replace(largest(letter, start, 1, need), is_exact=all(exact))
     except NoTime:
-        return ", ".join([NO_TIME, *_so_far(fits)])
+        return ", ".join([NO_TIME, *_so_far(letter, fits)])
 
 
-def _so_far(fits: dict[int, bool]) -> Iterator[str]:
+def _so_far(letter: str, fits: dict[int, bool]) -> Iterator[str]:
     if largest_fitting := max((value for value in fits if fits[value]), default=0):
-        yield f"{BATCH}={largest_fitting:,d} fits"
+        yield f"{letter}={largest_fitting:,d} fits"
     if smallest_other := min((value for value in fits if not fits[value]), default=0):
-        yield f"{BATCH}={smallest_other:,d} does not"
+        yield f"{letter}={smallest_other:,d} does not"

@@ -16,6 +16,8 @@ from every_byte.advice.remedy import Left
 from .changes import Changing
 from .first_call import unwrapped
 
+_TRAINER = "bf16", "fp16", "gradient_checkpointing", "optim", "per_device_train_batch_size", "torch_compile"
+
 
 @dataclass
 class Seen:
@@ -27,7 +29,7 @@ class Seen:
     `optimizers` have the name of PyTorch's class, "" for another, with what it was made with. `loader` is the number,
     among the DataLoaders in the order in which they were made, of the one that gave the model its batch, -1 for none;
     `batch_size` is what it was made with, `rows` the first size of that batch. `most_backwards` is the most calls of
-    backward before an optimizer's step.
+    backward before an optimizer's step. `trainer` has what a Hugging Face Trainer is told, empty where there is none.
     """
 
     model: str = ""
@@ -44,6 +46,7 @@ class Seen:
     clips: bool = False
     scales: bool = False
     fills_with_zeros: bool = False
+    trainer: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Its items, by their names."""
@@ -68,6 +71,7 @@ class Looking:
         changing.replace(DataLoader, "__init__", self._at_loader)
         changing.replace(DataLoader, "__iter__", self._at_iterator)
         changing.replace(torch.utils.data.dataloader._BaseDataLoaderIter, "__next__", self._at_batch)
+        changing.at_trainer_arguments(self._at_trainer)
         for owner in (torch.nn.utils, torch.nn.utils.clip_grad):
             changing.replace(owner, "clip_grad_norm_", self._at_clipping)
 
@@ -126,6 +130,17 @@ class Looking:
             return original(*args, **kwargs)
 
         return clip
+
+    def _at_trainer(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def after_init(given: Any) -> None:
+            original(given)
+            told = {name: getattr(given, name, None) for name in _TRAINER}
+            self.seen.trainer = told | {
+                "class": type(given).__name__,
+                "optim": str(getattr(told["optim"], "value", "")),
+            }
+
+        return after_init
 
     def _at_loader(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def init(loader: DataLoader[Any], *args: Any, **kwargs: Any) -> None:
