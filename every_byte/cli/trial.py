@@ -16,19 +16,23 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from every_byte.advice.runs import spec_with_room
 from every_byte.gpu.capacity import outcome_on
 from every_byte.gpu.memory.specs import GPUSpec, spec_here, with_context
+from every_byte.gpu.patches.replacing import all_of
 from every_byte.gpu.protocol import GPU
 from every_byte.gpu.requests import ROOMY_BYTES, Requests
-from every_byte.remedies.operations import FlopCounter
 from every_byte.report.fits import Verdict, fits_on, settings_of, settings_text
 from every_byte.report.report import Report
 from every_byte.step.training import Training
-from every_byte.trials.changes import Changing
+from every_byte.trials.changes import CHANGES, Changing
+from every_byte.trials.flops import FlopsOfProgram
+from every_byte.trials.heads import LookingForHead, chunked
 from every_byte.trials.seen import Looking
 from every_byte.whole_files import write_whole
 
 from .options import gpu_of, program_of, understood
 from .program import Ended
 from .run import Reported, run
+
+KNOWN = CHANGES | {"loss in chunks": chunked}
 
 
 def main(argv: list[str]) -> int:
@@ -49,20 +53,21 @@ class _Trial(Reported):
     ) -> None:
         super().__init__(gpu, training, options, command=[])
         self._spec, self._request = spec, request
-        self._flops = FlopCounter()
+        self._flops = FlopsOfProgram()
         self._flops_after = {0: 0}
         self._changing = Changing()
-        self._looking = Looking(self._changing) if request["looks"] else None
+        self._looking = Looking(self._changing) if request["looks"] == "around" else None
+        self._heads = LookingForHead(self._changing) if request["looks"] == "for the head" else None
 
     @contextmanager
     def before_exit(self) -> Iterator[None]:
         """As of any run; with the changes from here on, and FLOPs counted."""
-        with super().before_exit(), self._changing.made(self._request["changes"]), self._flops:
-            handle = register_optimizer_step_post_hook(self._after_step)
+        with super().before_exit(), self._changing.made(self._request["changes"], KNOWN):
+            undo = [self._flops.open(), register_optimizer_step_post_hook(self._after_step).remove]
             try:
                 yield
             finally:
-                handle.remove()
+                all_of(undo)()
 
     def _after_step(self, *_: Any) -> None:
         self._flops_after[self._training.n_steps] = self._flops.total  # several optimizers may make one step
@@ -71,6 +76,9 @@ class _Trial(Reported):
 
     def do(self, ended: Ended) -> int:
         """Write it."""
+        if self._heads is not None:
+            write_whole(self._request["file"], json.dumps({"exit_code": ended.exit_code, "found": self._heads.found}))
+            return ended.exit_code
         n_steps, flops = self._training.n_steps, self._flops.total
         if n_steps:
             flops = self._flops_after[n_steps] - self._flops_after[n_steps - 1]
@@ -86,6 +94,7 @@ class _Trial(Reported):
             "flops": flops,
             "is_exact": report.is_exact,
             "n_steps": n_steps,
+            "n_events": len(report.trace),
             "settings": settings_text(report.trace),
             "ended": ended.sentence,
             "exit_code": ended.exit_code,

@@ -1,10 +1,10 @@
 """Makes the changes that a script is to run under, before it begins; what they do is what their lines would do."""
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import nn
@@ -27,11 +27,11 @@ class Changing:
         self.undo = ExitStack()
 
     @contextmanager
-    def made(self, changes: tuple[Change, ...]) -> Iterator[None]:
-        """With these changes from now on, in the order in which they come."""
+    def made(self, changes: tuple[Change, ...], known: "Mapping[str, Known]") -> Iterator[None]:
+        """With these changes from now on, in the order in which they come; `known` says what each name does."""
         with self.undo:
             for name, arguments in changes:
-                CHANGES[name](self, **arguments)
+                known[name](self, **arguments)
             self.first_call.then.append(self.around.put_on)
             self.undo.callback(self.around.open())
             self.undo.callback(self.first_call.open())
@@ -116,7 +116,8 @@ def _replaced_in(make: Callable[[Any], object], module: Any) -> Undo:
     return replaced(module.TrainingArguments, "__post_init__", make)
 
 
-CHANGES: dict[str, Callable[..., Undo | None]] = {
+Known: TypeAlias = Callable[..., None]
+CHANGES: dict[str, Known] = {
     "autocast": _autocast,
     "saved on the CPU": _saved_on_cpu,
     "on the model": _on_the_model,

@@ -63,14 +63,14 @@ class Processes:
         for process in running:
             _end(process)
 
-    def start(self, script: Script, settings: str = "", *, looks: bool = False) -> Future[dict[str, Any]]:
-        """What a run took, as `every_byte.cli.trial` writes it, once it is over.
+    def start(self, script: Script, settings: str = "", *, looks: str = "") -> Future[dict[str, Any]]:
+        """What a run took, as `every_byte.cli.trial` writes it, once it is over; it `looks` "around" or "for the head".
 
         Raises: Failed or NoTime, from the future's `result`.
         """
         return self._pool.submit(self._run, script, settings, looks)
 
-    def _run(self, script: Script, settings: str, looks: bool) -> dict[str, Any]:
+    def _run(self, script: Script, settings: str, looks: str) -> dict[str, Any]:
         with self._turn:
             self._n_started += 1
             file = Path(self._folder.name) / f"{self._n_started}.json"

@@ -8,10 +8,12 @@ from typing import Any
 from every_byte.advice.advice import Advice
 from every_byte.advice.ladder import ladder, pairs
 from every_byte.advice.largest import Largest, largest
+from every_byte.advice.loss import NAME
 from every_byte.advice.remedy import DoesNotApply, Left, Offer, Remedy, name_of, together
 from every_byte.advice.runs import Bench, Ran, with_as_many_flops
 from every_byte.gpu.memory.specs import GPUSpec
 
+from . import heads
 from .offers import offers
 from .processes import AT_ONCE, Failed, NoTime, Processes
 from .script import Script
@@ -51,7 +53,7 @@ def tried_plainly(script: Script, spec: GPUSpec, processes: Processes) -> Tried:
 
     Raises: Failed with its error in a line; NoTime; KeyboardInterrupt.
     """
-    took = processes.start(script, looks=True).result()
+    took = processes.start(script, looks="around").result()
     plain = _ran((), Script(script.words), took["settings"], "", took)
     bench = Bench(spec, took["room_bytes"], took["n_steps"], took["settings"])
     return Tried(script, plain, bench, Seen(**took["seen"]), {plain.name: took})
@@ -65,7 +67,8 @@ def try_all(tried: Tried, processes: Processes, tell: Tell) -> None:
     trying = _Trying(tried, processes, tell)
     try:
         offered = offers(tried.seen, tried.bench.spec, tried.bench.settings)
-        singles = trying.all_alone(offered)
+        looking = processes.start(tried.script, tried.bench.settings, looks="for the head")
+        singles = [*trying.all_alone(offered), *trying.all_alone([_of_head(looking)])]
         for _ in (*pairs(singles, trying.run), *ladder(tried.plain, singles, trying.run)):
             pass
         _find_sizes(tried, processes, tell)
@@ -124,6 +127,15 @@ class _Trying:
         self._tell(left)
 
 
+def _of_head(looking: Future[dict[str, Any]]) -> Offer[Script]:
+    try:
+        return heads.offer(looking.result()["found"])
+    except NoTime:
+        return Left(NAME, NO_TIME)
+    except Failed as error:
+        return Left(NAME, f"its head was looked for, and the program failed: {error}")
+
+
 def _ran(
     remedies: tuple[Remedy[Script], ...], script: Script, settings: str, lines: str, took: dict[str, Any]
 ) -> Ran[Script]:
@@ -176,7 +188,7 @@ def _largest(tried: Tried, ran: Ran[Script], processes: Processes) -> Largest | 
         of_loader = ran.step.with_change("batch size", loader=seen.loader, size=value)
         sized = ran.step.with_change("trainer arguments", **{letter: value}) if seen.trainer else of_loader
         try:
-            took = processes.start(sized, ran.settings, looks=True).result()
+            took = processes.start(sized, ran.settings, looks="around").result()
         except Failed as error:
             raise ValueError(str(error)) from None
         if took["seen"]["rows"] < value:

@@ -76,7 +76,7 @@ class Runs:
         found = json.loads(figures.read_text(encoding="utf-8")) if figures.exists() else None
         return Run(exit_code, out.read_text(encoding="utf-8"), err.read_text(encoding="utf-8"), found)
 
-    def trial(self, words: tuple[str, ...], changes: tuple = (), *, looks: bool = False) -> dict:
+    def trial(self, words: tuple[str, ...], changes: tuple = (), *, looks: str = "") -> dict:
         """What a run under changes from outside took, as `every-byte advise` has it; its program is a file there is."""
         self._n += 1
         file, out, err = (self.folder / f"{self._n}.{kind}" for kind in ("json", "out", "err"))

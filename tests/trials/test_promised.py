@@ -8,6 +8,7 @@ from forked_runs import Runs
 
 from every_byte.advice.remedy import Left, Remedy, together
 from every_byte.gpu.memory.specs import find_spec
+from every_byte.trials.heads import offer
 from every_byte.trials.offers import offers
 from every_byte.trials.script import Script
 from every_byte.trials.seen import Seen
@@ -57,7 +58,7 @@ def around(script: str, lines: str) -> str:
 
 
 def after_model(script: str, lines: str) -> str:
-    return script.replace("# the model is made\n", f"{lines}\n")
+    return script.replace("# the model is made\n", f"{lines}\n# the model is made\n")
 
 
 def made_with(script: str, lines: str) -> str:
@@ -106,7 +107,7 @@ def runs(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def seen(runs) -> Seen:
-    return Seen(**runs.trial(("plain.py",), looks=True)["seen"])
+    return Seen(**runs.trial(("plain.py",), looks="around")["seen"])
 
 
 def offered(seen: Seen) -> dict[str, Remedy[Script]]:
@@ -143,7 +144,7 @@ def test_each_remedy_that_is_offered_is_here(seen):
 
 @pytest.mark.long
 def test_looking_on_changes_nothing(runs):
-    plain = runs.trial(("plain.py",), looks=True)
+    plain = runs.trial(("plain.py",), looks="around")
     assert (plain["peak_bytes"], plain["reserved_bytes"]) == took(runs, SCRIPT) == promised(runs, ())
 
 
@@ -174,11 +175,33 @@ def test_several_together_take_what_their_lines_take(runs, seen, names):
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("others", [(), ("autocast bfloat16", "checkpoint, 5 regions")], ids=["alone", "together"])
+def test_a_loss_in_chunks_takes_what_its_lines_take(runs, seen, others):
+    found = runs.trial(("plain.py",), looks="for the head")["found"]
+    assert found["head"] == {"path": "head", "width": 160, "is_of_transformers": False, "ignore_index": -100}
+    chunked = offer(found)
+    script = after_model(SCRIPT, chunked.apply(Script(())).lines).replace("loss = F.cross_entropy(", "loss = chunked(")
+    remedies = tuple(offered(seen)[name] for name in others)
+    for remedy in remedies:
+        script = EDITS[remedy.name](script, remedy.apply(Script(())).lines)
+    assert promised(runs, (chunked, *remedies)) == took(runs, script)
+    assert promised(runs, (chunked, *remedies))[0] < promised(runs, remedies)[0]
+
+
+@pytest.mark.long
+def test_a_loss_that_is_no_cross_entropy_has_no_head(runs):
+    other = SCRIPT.replace("F.cross_entropy(model(x).flatten(0, 1), y.flatten())", "model(x).square().mean()")
+    (runs.folder / "other.py").write_text(other, encoding="utf-8")
+    found = runs.trial(("other.py",), looks="for the head")["found"]
+    assert offer(found) == Left("loss in 8 chunks", "the loss is not a cross entropy: it comes from Mean")
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("size", [1, 31, 64])
 def test_another_batch_size_takes_what_the_script_takes_with_it(runs, seen, size):
     assert (seen.loader, seen.batch_size, seen.rows) == (0, 48, 48)
     changed = Script(("plain.py",)).with_change("batch size", loader=seen.loader, size=size)
-    found = runs.trial(changed.words, changed.changes, looks=True)
+    found = runs.trial(changed.words, changed.changes, looks="around")
     assert found["seen"]["rows"] == size
     script = SCRIPT.replace("batch_size=48", f"batch_size={size}")
     assert (found["peak_bytes"], found["reserved_bytes"]) == took(runs, script)
