@@ -186,7 +186,8 @@ class _Seen:
         if len(self._calls) != 1:
             n = len(self._calls) or "none"
             raise DoesNotApply(f"one call of F.cross_entropy, and no other, can be put in chunks: a forward has {n}")
-        if not self._calls[0][0].is_plain_mean:
+        call, is_of_transformers = self._calls[0]
+        if not (call.is_plain_mean or is_of_transformers):  # which divides a sum by a number that it is given
             raise DoesNotApply(NOT_PLAIN)
         return self._calls[0]
 
@@ -204,7 +205,7 @@ def _source(node: Any) -> list[Any]:
 
     Raises: DoesNotApply for a loss of another kind.
     """
-    while node is not None and node.name() == "DivBackward0":  # by how many backwards make a step
+    while node is not None and _is_scaling(node):  # as by how many backwards make a step
         node = _before(node)
     if node is None or node.name() != "NllLossBackward0":
         name = "nothing" if node is None else node.name().removesuffix("Backward0")
@@ -217,6 +218,11 @@ def _source(node: Any) -> list[Any]:
         what = node.name().removesuffix("Backward0")
         raise DoesNotApply(f"between the head and the cross entropy is {what}")
     return [*way, node]
+
+
+def _is_scaling(node: Any) -> bool:
+    others = [one for one, _ in node.next_functions[1:] if one is not None]
+    return node.name() in ("DivBackward0", "MulBackward0") and node.next_functions[0][0] is not None and not others
 
 
 def _past(node: Any) -> tuple[object, list[Any]]:

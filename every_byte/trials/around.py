@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from every_byte.gpu.patches.replacing import Undo, replaced
+from every_byte.gpu.patches.replacing import Undo, all_of, replaced
 
 Make = Callable[[], AbstractContextManager[object]]
 
@@ -23,8 +23,12 @@ class Around:
         self._open: ExitStack | None = None
 
     def open(self) -> Undo:
-        """Leave the contexts wherever backward begins, from now on; returns what ends that."""
-        return replaced(torch.autograd, "_engine_run_backward", self._seeing_backward)
+        """Leave the contexts wherever backward begins, from now on; returns what ends that.
+
+        While `Tensor.backward` runs, a mode of functions has been taken off already: it is left before.
+        """
+        undo = replaced(torch.autograd, "_engine_run_backward", self._seeing_backward)
+        return all_of([undo, replaced(torch.Tensor, "backward", self._seeing_backward)])
 
     def put_on(self, model: nn.Module) -> None:
         """Enter them where this model is called, as `model(...)`, compiled or not."""

@@ -115,18 +115,23 @@ def offered(seen: Seen) -> dict[str, Remedy[Script]]:
     return {one.name: one for one in found if not isinstance(one, Left)}
 
 
-def took(runs: Runs, script: str, settings: str = "") -> tuple[int, int]:
-    """The peak and what is reserved at most of a script that is run as it is."""
+def took(runs: Runs, script: str, settings: str = "") -> tuple[int, int, int]:
+    """The peak, what is reserved at most, and the number of allocations and frees of a script that is run as it is."""
     found = runs(script, "--quiet", *(["--settings", settings] if settings else []), name="edited.py")
     assert found.exit_code == 0, found.err
-    return found.figures["peak"]["allocated_bytes"], found.figures["peak"]["reserved_bytes"]
+    peak = found.figures["peak"]
+    return peak["allocated_bytes"], peak["reserved_bytes"], found.figures["n_events"]
 
 
-def promised(runs: Runs, remedies: tuple[Remedy[Script], ...]) -> tuple[int, int]:
+def figures(found: dict) -> tuple[int, int, int]:
+    """The same of a run under changes."""
+    return found["peak_bytes"], found["reserved_bytes"], found["n_events"]
+
+
+def promised(runs: Runs, remedies: tuple[Remedy[Script], ...]) -> tuple[int, int, int]:
     changed = together(remedies, Script(("plain.py",)))
     words = (*(("--settings", changed.settings) if changed.settings else ()), *changed.step.words)
-    found = runs.trial(words, changed.step.changes)
-    return found["peak_bytes"], found["reserved_bytes"]
+    return figures(runs.trial(words, changed.step.changes))
 
 
 def edited(remedies: tuple[Remedy[Script], ...]) -> str:
@@ -145,7 +150,7 @@ def test_each_remedy_that_is_offered_is_here(seen):
 @pytest.mark.long
 def test_looking_on_changes_nothing(runs):
     plain = runs.trial(("plain.py",), looks="around")
-    assert (plain["peak_bytes"], plain["reserved_bytes"]) == took(runs, SCRIPT) == promised(runs, ())
+    assert figures(plain) == took(runs, SCRIPT) == promised(runs, ())
 
 
 @pytest.mark.long
@@ -204,7 +209,7 @@ def test_another_batch_size_takes_what_the_script_takes_with_it(runs, seen, size
     found = runs.trial(changed.words, changed.changes, looks="around")
     assert found["seen"]["rows"] == size
     script = SCRIPT.replace("batch_size=48", f"batch_size={size}")
-    assert (found["peak_bytes"], found["reserved_bytes"]) == took(runs, script)
+    assert figures(found) == took(runs, script)
 
 
 @pytest.mark.long
