@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from every_byte.cli import compare, diff, read, run
+from every_byte.cli import advise, compare, diff, read, run
 from every_byte.cli.program import INTERRUPTED
 from every_byte.gpu.memory.versions import rules_here
 from every_byte.measure import measure
@@ -16,6 +16,7 @@ from every_byte.version import __version__
 
 COMMANDS = {
     "run": run.main,
+    "advise": advise.main,
     "compare": compare.main,
     "read": read.main,
     "diff": diff.main,
@@ -27,6 +28,7 @@ VERSION = f"every-byte {__version__}, torch {torch.__version__}; {RULES}"
 EPILOG = """\
 commands:
   run         run a training program on a simulated GPU, and report who owns each byte of memory
+  advise      run a program under each remedy from outside, and say what saves memory and what it costs
   compare     say what changed between two runs, from the figures that run --json wrote
   read        explain a memory snapshot of a real GPU, without executing anything in the file
   diff        find the first difference between a program on a simulated GPU and a snapshot of a real one
@@ -34,6 +36,7 @@ commands:
   measure     run a suite on this machine's GPU and on its simulation, compare them, and write a file to send in
 
   every-byte run train.py                     your script, unchanged, on a simulated A100
+  every-byte advise --gpu t4-16gb train.py    what would make it smaller, and the lines to write
   every-byte run --gpu list                   the GPUs that can be simulated
   every-byte read snapshot.pickle             a file that torch.cuda.memory._dump_snapshot() wrote
   every-byte diff snapshot.pickle train.py    whether the two agree to the byte
@@ -46,6 +49,7 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="every-byte",
         usage="every-byte run [options] (SCRIPT | -m MODULE) [arguments]\n"
+        "       every-byte advise [options] (SCRIPT | -m MODULE) [arguments]\n"
         "       every-byte compare BEFORE AFTER\n"
         "       every-byte read [options] SNAPSHOT\n"
         "       every-byte diff [options] SNAPSHOT (SCRIPT | -m MODULE) [arguments]\n"

@@ -46,6 +46,7 @@ PATH = {
         "every_byte/step",
         "every_byte/closed_form",
         "every_byte/advice",
+        "every_byte/trials",
         "every_byte/account",
         "every_byte/snapshots",
         "every_byte/cli",

@@ -4,19 +4,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
+from typing import Generic
 
+from every_byte.step.training_step import TrainingStep
 from every_byte.tables import Table
 from every_byte.units import exact, short
 
 from .largest import Largest, largest_of
-from .remedy import Left
+from .remedy import Left, S
 from .runs import Bench, Ran
 
 HEAD = ["remedy", "statements", "numbers", "FLOPs", "peak allocated, bytes", "difference", "segments need", "fits"]
 
 
 @dataclass(frozen=True, repr=False)
-class Advice:
+class Advice(Generic[S]):
     """What was run: the plain step, each remedy, and several together; `left` are those that were not, and why.
 
     All figures are simulated. `runs` are in order of their peaks. `sizes` are the largest batch and the longest
@@ -26,8 +28,8 @@ class Advice:
     """
 
     bench: Bench
-    plain: Ran
-    runs: tuple[Ran, ...]
+    plain: Ran[S]
+    runs: tuple[Ran[S], ...]
     left: tuple[Left, ...]
     sizes: tuple[tuple[str, Largest], ...] = ()
 
@@ -37,20 +39,20 @@ class Advice:
         return self.bench.budget_bytes
 
     @cached_property
-    def best(self) -> Ran | None:
+    def best(self) -> Ran[S] | None:
         """The plain step if it fits; else the cheapest that does, first of the same numbers; None if none does."""
         return self.best_of_same_values or self.best_of_other_values
 
     @cached_property
-    def best_of_same_values(self) -> Ran | None:
+    def best_of_same_values(self) -> Ran[S] | None:
         """The plain step if it fits; else the cheapest that does and leaves training's numbers as they are.
 
-        Counts: the fewest FLOPs, then the fewest statements to write, then the fewest parts.
+        Counts: what waits for the host last; the fewest FLOPs, then the fewest statements to write, then parts.
         """
         return self.plain if self.plain.fits else _cheapest(ran for ran in self.runs if ran.fits and ran.keeps_values)
 
     @cached_property
-    def best_of_other_values(self) -> Ran | None:
+    def best_of_other_values(self) -> Ran[S] | None:
         """The cheapest that fits of those that change the numbers.
 
         Counts: FLOPs among those of one precision; among precisions the fewest remedies, then statements.
@@ -58,11 +60,11 @@ class Advice:
         return _cheapest(ran for ran in self.runs if ran.fits and not ran.keeps_values)
 
     @cached_property
-    def lowest(self) -> Ran:
+    def lowest(self) -> Ran[S]:
         """The one with the lowest peak."""
         return min((self.plain, *self.runs), key=lambda ran: ran.peak_bytes)
 
-    def of(self, name: str) -> Ran:
+    def of(self, name: str) -> Ran[S]:
         """What was run under that name, as the table has it.
 
         Raises: ValueError for a name that is not among them.
@@ -72,7 +74,7 @@ class Advice:
             raise ValueError(f"name must be one of {', '.join(map(repr, found))}: got {name!r}.")
         return found[name]
 
-    def largest(self, letter: str, of: Ran | str = "plain") -> Largest:
+    def largest(self: "Advice[TrainingStep]", letter: str, of: Ran[TrainingStep] | str = "plain") -> Largest:
         """The largest value of a letter that fits with these remedies, in the same room."""
         ran = self.of(of) if isinstance(of, str) else of
         return largest_of(self.bench, self.plain.step, letter, ran.remedies)
@@ -84,30 +86,36 @@ class Advice:
         return html_of(self)
 
 
-def _cheapest(runs: Iterable[Ran]) -> Ran | None:
+def _cheapest(runs: Iterable[Ran[S]]) -> Ran[S] | None:
     """Of each precision the one of the lowest price, for FLOPs compare there alone; of these the least change."""
-    found: dict[str, Ran] = {}
+    found: dict[str, Ran[S]] = {}
     for ran in runs:
         other = found.setdefault(ran.precision, ran)
         found[ran.precision] = min(other, ran, key=_price)
-    return min(found.values(), key=lambda ran: (len(ran.remedies), ran.n_statements, ran.peak_bytes), default=None)
+    return min(
+        found.values(), key=lambda ran: (ran.waits, len(ran.remedies), ran.n_statements, ran.peak_bytes), default=None
+    )
 
 
-def _price(ran: Ran) -> tuple[int, ...]:
-    return ran.flops, ran.n_statements, ran.parts, ran.peak_bytes
+def _change(ran: Ran[S]) -> tuple[int, ...]:
+    return ran.waits, len(ran.remedies), ran.n_statements, ran.peak_bytes
+
+
+def _price(ran: Ran[S]) -> tuple[int, ...]:
+    return ran.waits, ran.flops, ran.n_statements, ran.parts, ran.peak_bytes
 
 
 # how it is shown
 
 
-def text_of(advice: Advice) -> str:
+def text_of(advice: Advice[S]) -> str:
     """The table, the recommendation, what each takes and costs, and what was not run; if it fits, that first."""
     first, then = _first_and_then(advice)
     blocks = [title(advice), first, Table("", HEAD, rows(advice), numbers=5).text(), sizes(advice), then]
-    return "\n\n".join(filter(None, [*blocks, exactness(advice), *_told(advice), _left(advice)]))
+    return "\n\n".join(filter(None, [*blocks, exactness(advice), *told_of(advice), left_of(advice)]))
 
 
-def html_of(advice: Advice) -> str:
+def html_of(advice: Advice[S]) -> str:
     """The same for a notebook; the lines of each remedy are folded."""
     folded = "".join(
         f"<details><summary>{escape(ran.name)}{escape(_note(ran))}</summary><pre>{escape(ran.lines)}</pre></details>"
@@ -124,13 +132,13 @@ def html_of(advice: Advice) -> str:
     )
 
 
-def _first_and_then(advice: Advice) -> tuple[str, str]:
+def _first_and_then(advice: Advice[S]) -> tuple[str, str]:
     """That it fits as it is comes before all else, any other recommendation behind the table."""
     said = recommendation(advice)
     return (said, "") if advice.plain.fits else ("", said)
 
 
-def title(advice: Advice) -> str:
+def title(advice: Advice[S]) -> str:
     """What the figures are."""
     bench = advice.bench
     return (
@@ -139,13 +147,13 @@ def title(advice: Advice) -> str:
     )
 
 
-def rows(advice: Advice) -> list[list[str]]:
+def rows(advice: Advice[S]) -> list[list[str]]:
     """Each run in order of its peak, the plain one among them."""
     plain = advice.plain
     return [_row(ran, plain) for ran in sorted((plain, *advice.runs), key=lambda ran: ran.peak_bytes)]
 
 
-def _row(ran: Ran, plain: Ran) -> list[str]:
+def _row(ran: Ran[S], plain: Ran[S]) -> list[str]:
     return [
         ran.name,
         str(ran.n_statements or ""),
@@ -158,19 +166,19 @@ def _row(ran: Ran, plain: Ran) -> list[str]:
     ]
 
 
-def more_flops(ran: Ran, plain: Ran) -> str:
+def more_flops(ran: Ran[S], plain: Ran[S]) -> str:
     """The extra fraction of FLOPs, in percent; of the plain step its FLOPs."""
     if ran is plain:
         return f"{plain.flops:.3g}"
     return f"{(ran.flops - plain.flops) / plain.flops:+.1%}" if plain.flops else "none counted"
 
 
-def sizes(advice: Advice) -> str:
+def sizes(advice: Advice[S]) -> str:
     """What fits at most, a line for each that was run so."""
     return "\n".join(f"{name}: {found}" for name, found in advice.sizes)
 
 
-def exactness(advice: Advice) -> str:
+def exactness(advice: Advice[S]) -> str:
     """Which figures are not to the byte; "" if all are."""
     inexact = [ran for ran in (advice.plain, *advice.runs) if not ran.is_exact]
     if not inexact:
@@ -186,11 +194,12 @@ def exactness(advice: Advice) -> str:
     )
 
 
-def _singles(advice: Advice) -> list[Ran]:
+def _singles(advice: Advice[S]) -> list[Ran[S]]:
     return [ran for ran in advice.runs if len(ran.remedies) == 1]
 
 
-def _told(advice: Advice) -> list[str]:
+def told_of(advice: Advice[S]) -> list[str]:
+    """Each remedy, what it costs, and its lines."""
     blocks = []
     for ran in _singles(advice):
         lines = "\n".join(f"    {line}".rstrip() for line in ran.lines.splitlines())
@@ -198,16 +207,17 @@ def _told(advice: Advice) -> list[str]:
     return blocks
 
 
-def _note(ran: Ran) -> str:
+def _note(ran: Ran[S]) -> str:
     notes = "; ".join(remedy.note for remedy in ran.remedies if remedy.note)
     return f": {notes}" if notes else ""
 
 
-def _left(advice: Advice) -> str:
+def left_of(advice: Advice[S]) -> str:
+    """What was not run, and why; "" if all was."""
     return "\n".join(["Not run:", *(f"- {one.name}: {one.reason}" for one in advice.left)]) if advice.left else ""
 
 
-def recommendation(advice: Advice) -> str:
+def recommendation(advice: Advice[S]) -> str:
     """That it fits, or the cheapest that does, first of the same numbers; or that none does."""
     same, others, room = advice.best_of_same_values, advice.best_of_other_values, short(advice.budget_bytes)
     if same is advice.plain:
@@ -221,7 +231,7 @@ def recommendation(advice: Advice) -> str:
     return said if others is None else f"{said} With other numbers: {_offered(others, advice)}."
 
 
-def _offered(ran: Ran, advice: Advice) -> str:
+def _offered(ran: Ran[S], advice: Advice[S]) -> str:
     flops = "" if ran.precision else f"{more_flops(ran, advice.plain)} FLOPs, "
     statements = f"{ran.n_statements} statement{'' if ran.n_statements == 1 else 's'}"
     return f"{ran.name} ({flops}{statements}, {short(ran.peak_bytes)})"

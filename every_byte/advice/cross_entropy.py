@@ -1,7 +1,8 @@
 """Calls of F.cross_entropy, by whatever name it was imported, answered by a function of one's own, once per forward."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -65,8 +66,20 @@ class InPlace:
 
     def put_into(self, model: nn.Module, names: dict[str, Any]) -> None:
         """Into a model, and into the names that its lines have: among them is `chunked`."""
-        self._chunked, names["chunked"] = names["chunked"], self._count
+        self.take(names)
         model.forward = partial(self._forward, model.forward)
+
+    def take(self, names: dict[str, Any]) -> None:
+        """Take `chunked` of the names that the lines have, and put itself there."""
+        self._chunked, names["chunked"] = names["chunked"], self._count
+
+    @contextmanager
+    def around(self) -> Iterator[None]:
+        """A forward and its loss, in this block, with the chunks in the place of F.cross_entropy."""
+        self._n_calls = 0
+        with CrossEntropies(self._answer) if self._width else nullcontext():
+            yield
+        self._check()
 
     def loss(self, *given: Any) -> torch.Tensor:
         """What the step's own loss returns, with the chunks in it."""

@@ -13,17 +13,18 @@ from every_byte.step.batch import cast, made
 from every_byte.step.letters import called_with
 from every_byte.step.training_step import PRECISIONS, TrainingStep
 
-from .remedy import IN_THE_SHELL, Changed, Left, Offer, Remedy
+from .remedy import IN_THE_SHELL, Changed, Left, Offer, Remedy, S
 from .runs import quiet, spec_with_room
 
 EXPANDABLE = "expandable_segments:True"
 _MOST_PARTS = 4
-_BFLOAT16_FROM = (8, 0)  # the compute capability with which units for it begin
+BFLOAT16_FROM = (8, 0)
+"""The compute capability with which units for it begin."""
 
 
 def precisions(step: TrainingStep, spec: GPUSpec) -> list[Offer]:
     """bfloat16, under autocast or in all, where a GPU has units for it and the step is not in 16 bits already."""
-    if spec.capability < _BFLOAT16_FROM:
+    if spec.capability < BFLOAT16_FROM:
         has = f"{spec.name} has compute capability {'.'.join(map(str, spec.capability))}"
         return [Left("bfloat16", f"{has}: units for it begin with 8.0, and float16 would need a GradScaler")]
     types, computed = _types(step)
@@ -175,7 +176,7 @@ def _sizes(step: TrainingStep, letters: dict[str, int]) -> list[tuple[int, ...]]
 # ---- settings
 
 
-def settings(now: str) -> list[Offer]:
+def settings(now: str) -> list[Offer[S]]:
     """Segments that can grow, where they are not on."""
     if "expandable_segments" in now:
         return [Left("expandable segments", f"the settings have them already: {now}")]

@@ -22,6 +22,7 @@ from .runs import quiet, spec_with_room
 CHUNKS = 8
 _NO_TARGET = -100  # of F.cross_entropy, where nothing else is said
 NAME = f"loss in {CHUNKS} chunks"
+NOTE = "the head runs twice; its gradient is added up chunk by chunk. The model no longer returns logits"
 _PASSED = """
     ToCopyBackward0 ViewBackward0 UnsafeViewBackward0 ReshapeAliasBackward0 AliasBackward0 SliceBackward0 CloneBackward0
     SqueezeBackward0 UnsqueezeBackward0 TransposeBackward0 PermuteBackward0 SelectBackward0
@@ -91,8 +92,7 @@ class Head:
 
 def chunked_loss(spec: GPUSpec) -> Offer:
     """The logits of an eighth of the rows at a time, made again in backward."""
-    note = "the head runs twice; its gradient is added up chunk by chunk. The model no longer returns logits"
-    return Remedy(NAME, "loss", partial(_apply, spec), note=note)
+    return Remedy(NAME, "loss", partial(_apply, spec), note=NOTE)
 
 
 def _apply(spec: GPUSpec, step: TrainingStep) -> Changed:
@@ -119,32 +119,43 @@ def head_of(step: TrainingStep, spec: GPUSpec) -> Head:
 
     Raises: DoesNotApply where there is none, with the reason.
     """
-    found: list[tuple[str, nn.Linear, torch.Tensor]] = []
-
-    def see(module: nn.Linear, _args: tuple[Any, ...], output: Any) -> None:
-        found.append((names[module], module, output))
-
     model = step._model()
-    names = {module: path for path, module in model.named_modules() if isinstance(module, nn.Linear)}
-    for module in names:
-        module.register_forward_hook(see)
+    heads = Heads(model)
     with quiet(), SimulatedGPU(spec_with_room(spec), cuda=True):
-        seen = _Seen(model)
-        with CrossEntropies(seen.answer):
+        with heads.calls:
             loss = step.loss_on(model)
+        return heads.of(loss)
+
+
+class Heads:
+    """Sees what a model's Linears return from now on, and keeps it; within `calls`, each F.cross_entropy too."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._found: list[tuple[str, nn.Linear, torch.Tensor]] = []
+        self._names = {module: path for path, module in model.named_modules() if isinstance(module, nn.Linear)}
+        for module in self._names:
+            module.register_forward_hook(self._see)
+        self._seen = _Seen(model)
+        self.calls = CrossEntropies(self._seen.answer)
+
+    def _see(self, module: nn.Linear, _args: tuple[Any, ...], output: Any) -> None:
+        self._found.append((self._names[module], module, output))
+
+    def of(self, loss: torch.Tensor) -> Head:
+        """The head that a loss comes from. Raises: DoesNotApply, as `head_of`."""
         made_by = _source(loss.grad_fn)
         if loss.dtype == torch.float16:
             raise DoesNotApply("the loss is float16, in which the sum of a chunk's losses may overflow")
-        heads = [(path, module, output) for path, module, output in found if output.grad_fn in made_by]
+        heads = [(path, module, output) for path, module, output in self._found if output.grad_fn in made_by]
         if not heads:
             raise DoesNotApply("the loss is not the cross entropy of what a Linear returns")
         path, module, output = heads[-1]
-        if sum(one is module for _, one, _ in found) > 1:
+        if sum(one is module for _, one, _ in self._found) > 1:
             raise DoesNotApply(f"{path} is called more than once in a step")
         if output.dim() < 3:
             raise DoesNotApply(f"{path} makes one row for each example: there is nothing to divide")
-        call, is_of_transformers = seen.only_call()
-    return Head(path, module.in_features, is_of_transformers and seen.is_head(module), call.ignore_index)
+        call, is_of_transformers = self._seen.only_call()
+        return Head(path, module.in_features, is_of_transformers and self._seen.is_head(module), call.ignore_index)
 
 
 class _Seen:
@@ -175,7 +186,8 @@ class _Seen:
         if len(self._calls) != 1:
             n = len(self._calls) or "none"
             raise DoesNotApply(f"one call of F.cross_entropy, and no other, can be put in chunks: a forward has {n}")
-        if not self._calls[0][0].is_plain_mean:
+        call, is_of_transformers = self._calls[0]
+        if not (call.is_plain_mean or is_of_transformers):  # which divides a sum by a number that it is given
             raise DoesNotApply(NOT_PLAIN)
         return self._calls[0]
 
@@ -193,6 +205,8 @@ def _source(node: Any) -> list[Any]:
 
     Raises: DoesNotApply for a loss of another kind.
     """
+    while node is not None and _is_scaling(node):  # as by how many backwards make a step
+        node = _before(node)
     if node is None or node.name() != "NllLossBackward0":
         name = "nothing" if node is None else node.name().removesuffix("Backward0")
         raise DoesNotApply(f"the loss is not a cross entropy: it comes from {name}")
@@ -204,6 +218,11 @@ def _source(node: Any) -> list[Any]:
         what = node.name().removesuffix("Backward0")
         raise DoesNotApply(f"between the head and the cross entropy is {what}")
     return [*way, node]
+
+
+def _is_scaling(node: Any) -> bool:
+    others = [one for one, _ in node.next_functions[1:] if one is not None]
+    return node.name() in ("DivBackward0", "MulBackward0") and node.next_functions[0][0] is not None and not others
 
 
 def _past(node: Any) -> tuple[object, list[Any]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from .remedy import Left, Offer, Remedy, by_lines
+from .remedy import Left, Offer, Remedy, S, by_lines
 from .runs import Ran
 
 HEAD = "from functools import partial\n\nfrom torch.utils.checkpoint import checkpoint\n\n"
@@ -129,24 +129,42 @@ def enabling(model: nn.Module) -> str:
     return next((name for name in names if hasattr(model, name)), "")
 
 
+@dataclass(frozen=True)
+class Way:
+    """A way to checkpoint a model's regions: its name, the lines to write, and what they cost besides FLOPs."""
+
+    name: str
+    lines: str
+    note: str
+
+
 def checkpoints(model: nn.Module) -> list[Offer]:
     """Each region through a checkpoint, and every second one; by the model's own method, if it has one."""
+    return [way if isinstance(way, Left) else _remedy(way) for way in ways_to_checkpoint(model)]
+
+
+def _remedy(way: Way) -> Remedy:
+    return Remedy(way.name, "regions", by_lines(way.lines), note=way.note)
+
+
+def ways_to_checkpoint(model: nn.Module) -> list[Way | Left]:
+    """The ways that there are, and those that there might have been, with the reason."""
     repeated = repeated_in(model)
-    offers: list[Offer] = []
+    ways: list[Way | Left] = []
     if name := enabling(model):
-        offers.append(Remedy(f"checkpoint, {name}", "regions", by_lines(f"model.{name}()"), note=_note(model)))
+        ways.append(Way(f"checkpoint, {name}", f"model.{name}()", _note(model)))
     if not repeated:
-        return offers or [Left("checkpoint", "no modules of one class, with modules of their own, repeat")]
+        return ways or [Left("checkpoint", "no modules of one class, with modules of their own, repeat")]
     n, chosen = n_regions(repeated), all_of(repeated)
-    offers.append(_wrapped(f"checkpoint, {n} regions", chosen, model))
+    ways.append(_wrapped(f"checkpoint, {n} regions", chosen, model))
     if within := repeated_within(model, repeated):
-        offers.append(_wrapped(f"checkpoint, {n_regions(within)} regions within the {n}", all_of(within), model))
+        ways.append(_wrapped(f"checkpoint, {n_regions(within)} regions within the {n}", all_of(within), model))
     if n < _FEWEST_FOR_HALF:
-        return [*offers, Left("checkpoint, every second region", f"there are {n} regions")]
-    return [*offers, _wrapped("checkpoint, every second region", f"list({chosen})[::2]", model)]
+        return [*ways, Left("checkpoint, every second region", f"there are {n} regions")]
+    return [*ways, _wrapped("checkpoint, every second region", f"list({chosen})[::2]", model)]
 
 
-def apart_from_double(runs: list[Ran]) -> tuple[list[Ran], list[Left]]:
+def apart_from_double(runs: list[Ran[S]]) -> tuple[list[Ran[S]], list[Left]]:
     """Without the checkpoints by hand that gave the same bytes and FLOPs as the model's own method, one line."""
     own = next((ran for ran in runs if ran.name.endswith("checkpointing_enable")), None)
     double = [ran for ran in runs if own and ran.name.endswith(" regions") and _figures(ran) == _figures(own)]
@@ -155,14 +173,14 @@ def apart_from_double(runs: list[Ran]) -> tuple[list[Ran], list[Left]]:
     return [ran for ran in runs if ran not in double], left
 
 
-def _figures(ran: Ran) -> tuple[int, int, int]:
+def _figures(ran: Ran[S]) -> tuple[int, int, int]:
     return ran.peak_bytes, ran.needed_bytes, ran.flops
 
 
-def _wrapped(name: str, regions: str, model: nn.Module) -> Remedy:
+def _wrapped(name: str, regions: str, model: nn.Module) -> Way:
     lines = f"{HEAD}{NO_CACHE}\n" if uses_cache(model) else HEAD
     lines += f"for region in {regions}:\n    region.forward = {CHECKPOINT}"
-    return Remedy(name, "regions", by_lines(lines), note=_note(model))
+    return Way(name, lines, _note(model))
 
 
 def _note(model: nn.Module) -> str:

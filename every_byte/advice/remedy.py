@@ -4,45 +4,60 @@ import ast
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Generic, TypeAlias
 
 from torch import nn
 
 from every_byte.step.letters import with_signature
 from every_byte.step.training_step import TrainingStep
 
-ORDER = ("precision", "loss", "micro-batches", "optimizer", "step in backward", "regions", "settings")
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    S = TypeVar("S", default=TrainingStep)
+else:
+    from typing import TypeVar
+
+    S = TypeVar("S")
+"""What is changed: a training step, or a whole script."""
+
+ORDER = (
+    "precision", "attention", "loss", "micro-batches", "optimizer", "step in backward", "zero_grad", "regions",
+    "offload", "compile", "settings",
+)  # fmt: skip
 """The kinds, in the order in which they are applied: what a region does depends on the precision."""
 IN_THE_SHELL = "PYTORCH_ALLOC_CONF="
 """How a line begins that is for the shell."""
 
 
 @dataclass(frozen=True)
-class Changed:
+class Changed(Generic[S]):
     """A step after a remedy; `lines` are what was changed of the program, as code."""
 
-    step: TrainingStep
+    step: S
     lines: str
     settings: str = ""
 
 
 @dataclass(frozen=True)
-class Remedy:
+class Remedy(Generic[S]):
     """A way to train in fewer bytes.
 
     `apply` changes a step. One of each kind at most is applied. `note` says what it costs beside FLOPs; `keeps_values`:
     training's numbers stay what they were, up to rounding. `multiple_of` must divide the batch. `excludes` are kinds
-    that do not go with it.
+    that do not go with it. `waits`: it waits for bytes that move to the host and back, which is slower than FLOPs say.
     """
 
     name: str
     kind: str
-    apply: Callable[[TrainingStep], Changed]
+    apply: Callable[[S], Changed[S]]
     note: str = ""
     keeps_values: bool = True
     multiple_of: int = 1
     excludes: frozenset[str] = frozenset()
+    waits: bool = False
 
-    def goes_with(self, others: tuple["Remedy", ...]) -> bool:
+    def goes_with(self, others: tuple["Remedy[S]", ...]) -> bool:
         """Whether it can be applied together with these."""
         return all(
             other.kind != self.kind and other.kind not in self.excludes and self.kind not in other.excludes
@@ -58,19 +73,19 @@ class Left:
     reason: str
 
 
-Offer = Remedy | Left
+Offer: TypeAlias = Remedy[S] | Left
 
 
 class DoesNotApply(Exception):
     """A remedy finds, while it is applied or run, that the step is not of the kind that it helps."""
 
 
-def name_of(remedies: tuple[Remedy, ...]) -> str:
+def name_of(remedies: tuple[Remedy[S], ...]) -> str:
     """The remedies, in a few words; "" for none."""
     return " + ".join(remedy.name for remedy in remedies)
 
 
-def together(remedies: tuple[Remedy, ...], step: TrainingStep, settings: str = "") -> Changed:
+def together(remedies: tuple[Remedy[S], ...], step: S, settings: str = "") -> Changed[S]:
     """A step after all of them.
 
     Raises: DoesNotApply for one that cannot be applied.

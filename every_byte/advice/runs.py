@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from typing import Generic
 
 from torch import nn
 
@@ -20,11 +21,11 @@ from every_byte.report.fits import fits_on, settings_of
 from every_byte.step.letters import with_signature
 from every_byte.step.training_step import TrainingStep
 
-from .remedy import Remedy, n_statements, name_of, together
+from .remedy import DoesNotApply, Remedy, S, n_statements, name_of, together
 
 
 @dataclass(frozen=True)
-class Ran:
+class Ran(Generic[S]):
     """A step with some remedies, none for the plain one, as it was run on the simulated GPU.
 
     Counts: `peak_bytes` is what is allocated at most, in whole blocks; `needed_bytes` what segments take, on a GPU of
@@ -33,8 +34,8 @@ class Ran:
     Unit:   bytes.
     """
 
-    remedies: tuple[Remedy, ...]
-    step: TrainingStep
+    remedies: tuple[Remedy[S], ...]
+    step: S
     settings: str
     lines: str
     peak_bytes: int
@@ -58,6 +59,11 @@ class Ran:
     def parts(self) -> int:
         """In how many parts the batch is; 1 where it is whole."""
         return math.prod(remedy.multiple_of for remedy in self.remedies)
+
+    @property
+    def waits(self) -> bool:
+        """Whether a remedy waits for bytes that move to the host and back."""
+        return any(remedy.waits for remedy in self.remedies)
 
     @property
     def precision(self) -> str:
@@ -100,6 +106,17 @@ class Bench:
         """A GPU that has the budget for its segments."""
         total_bytes = self.budget_bytes + self.spec.context_bytes
         return replace(self.spec, total_bytes=total_bytes, context_is_stated=True)
+
+
+def with_as_many_flops(ran: Ran[S], plain: Ran[S]) -> Ran[S]:
+    """A run whose numbers are those of the plain one: who leaves out work cannot have the same, or it cannot be said.
+
+    Raises: DoesNotApply for a run with fewer FLOPs.
+    """
+    if ran.keeps_values and ran.flops < plain.flops:
+        less = plain.flops - ran.flops
+        raise DoesNotApply(f"the numbers were to be the same, and a step was run with {less:,d} FLOPs less")
+    return ran
 
 
 def spec_with_room(spec: GPUSpec) -> GPUSpec:

@@ -17,7 +17,7 @@ from .loss import chunked_loss
 from .optimizers import optimizers
 from .regions import apart_from_double, checkpoints, n_regions, repeated_in
 from .remedy import DoesNotApply, Left, Offer, Remedy, name_of
-from .runs import Bench, Ran, made_once, quiet
+from .runs import Bench, Ran, made_once, quiet, with_as_many_flops
 from .selective import selective, selective_within
 
 SHARES = 0.25, 0.5
@@ -116,20 +116,13 @@ class _Running:
 
     def together(self, remedies: tuple[Remedy, ...]) -> Ran | None:
         try:
-            return self._with_as_many_flops(self._run(remedies))
+            return with_as_many_flops(self._run(remedies), self._plain)
         except DoesNotApply as reason:
             said = str(reason)
         except Exception as error:  # a reader's model may refuse a remedy in any way
             said = f"it was tried and failed: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
         self.left.append(Left(name_of(remedies), said))
         return None
-
-    def _with_as_many_flops(self, ran: Ran) -> Ran:
-        """A run; who leaves out work cannot have the same numbers, or nobody can say so."""
-        if ran.keeps_values and ran.flops < self._plain.flops:
-            less = self._plain.flops - ran.flops
-            raise DoesNotApply(f"the numbers were to be the same, and a step was run with {less:,d} FLOPs less")
-        return ran
 
 
 def _what_the_budget_leaves(plain: Ran, singles: list[Ran], step: TrainingStep) -> int:

@@ -39,6 +39,29 @@ def parser() -> Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    add_gpu_options(made)
+    add = made.add_argument
+    add(
+        "--at-most",
+        type=size,
+        metavar="SIZE",
+        help="end with exit code 3 if PyTorch reserves more than this, such as 20GiB",
+    )
+    add("--html", type=Path, metavar="FILE", help="write the report as a page for a browser, in one file")
+    add("--json", type=Path, metavar="FILE", help="write the figures of each step")
+    add("--trace", type=Path, metavar="FILE", help="write every allocation and free, as JSON")
+    add("--viz", type=Path, metavar="FILE", help="write a snapshot for PyTorch's viewer, pytorch.org/memory_viz")
+    add("--flamegraph", type=Path, metavar="FILE", help="write the peak as a flame graph for a browser, in one file")
+    add("--table", type=Path, metavar="FILE", help="write every allocation at the peak, as CSV")
+    add("--tree", action="store_true", help="print the peak by call stack, as a tree")
+    add("--no-lines", action="store_true", help="do not note which line of the program makes each allocation")
+    add("--quiet", action="store_true", help="print no report")
+    add("-m", dest="module", metavar="MODULE", help="run a module, as python -m does")
+    return made
+
+
+def add_gpu_options(made: Parser) -> None:
+    """The options that say on which GPU a program runs, and how."""
     add = made.add_argument
     add(
         "--gpu",
@@ -81,23 +104,6 @@ def parser() -> Parser:
         help="how large what depends on computed values is: nonzero=all|none|N for masks and unique(), "
         "routing=balanced|worst for experts; refuse of either makes it an error (default: all, balanced)",
     )
-    add(
-        "--at-most",
-        type=size,
-        metavar="SIZE",
-        help="end with exit code 3 if PyTorch reserves more than this, such as 20GiB",
-    )
-    add("--html", type=Path, metavar="FILE", help="write the report as a page for a browser, in one file")
-    add("--json", type=Path, metavar="FILE", help="write the figures of each step")
-    add("--trace", type=Path, metavar="FILE", help="write every allocation and free, as JSON")
-    add("--viz", type=Path, metavar="FILE", help="write a snapshot for PyTorch's viewer, pytorch.org/memory_viz")
-    add("--flamegraph", type=Path, metavar="FILE", help="write the peak as a flame graph for a browser, in one file")
-    add("--table", type=Path, metavar="FILE", help="write every allocation at the peak, as CSV")
-    add("--tree", action="store_true", help="print the peak by call stack, as a tree")
-    add("--no-lines", action="store_true", help="do not note which line of the program makes each allocation")
-    add("--quiet", action="store_true", help="print no report")
-    add("-m", dest="module", metavar="MODULE", help="run a module, as python -m does")
-    return made  # fmt: skip
 
 
 def add_torch_option(made: Parser) -> None:

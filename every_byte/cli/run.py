@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser().error(str(error))
     if not options.quiet and (said := remark(options)):
         print(said, file=sys.stderr)
-    return run(program, gpu, options, partial(_Report, options=options, command=["every-byte", "run", *argv]))
+    return run(program, gpu, options, partial(Reported, options=options, command=["every-byte", "run", *argv]))
 
 
 def _listed(name: str) -> str:
@@ -101,7 +101,7 @@ def _at(gpu: GPU, training: Training, start: float) -> str:
     return f"{took}, {next(sizes, 0) / GiB:.1f} GiB allocated, {len(events):,d} allocations and frees"
 
 
-class _Report(AtEnd):
+class Reported(AtEnd):
     """The report of the run, written as the options say."""
 
     def __init__(self, gpu: GPU, training: Training, options: argparse.Namespace, command: list[str]) -> None:
@@ -110,7 +110,7 @@ class _Report(AtEnd):
 
     def do(self, ended: Ended) -> int:
         """Write it, the files first; the exit code is the program's."""
-        report = self.try_to("whose each byte is", "the report", lambda: self._of(ended))
+        report = self.try_to("whose each byte is", "the report", lambda: self.report_of(ended))
         text = ""
         if report is not None and not self._options.quiet:
             text = self.try_to("whose each byte is", "the report", lambda: f"\n{report!r}")
@@ -126,7 +126,8 @@ class _Report(AtEnd):
         self.say_failures()
         return ended.exit_code or (OVER if over else 0)
 
-    def _of(self, ended: Ended) -> Report:
+    def report_of(self, ended: Ended) -> Report:
+        """The report of what has run."""
         gc.collect()  # what the program has dropped: when Python would have found it depends on what else is running
         return Report.of(
             self._gpu,

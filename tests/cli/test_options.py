@@ -135,7 +135,7 @@ def test_no_program(words, said, capsys):
     [
         (
             [],
-            "one of run, compare, read, diff, verify, measure: got none; try every-byte run train.py",
+            "one of run, advise, compare, read, diff, verify, measure: got none; try every-byte run train.py",
         ),
         (["a.py", "--x", "1"], "got 'a.py'; try every-byte run a.py --x 1, or every-byte --help."),
         (["--gpu", "t4-16gb", "a.py"], "got '--gpu'; try every-byte run --gpu t4-16gb a.py, or every-byte --help."),

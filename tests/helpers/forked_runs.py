@@ -76,6 +76,17 @@ class Runs:
         found = json.loads(figures.read_text(encoding="utf-8")) if figures.exists() else None
         return Run(exit_code, out.read_text(encoding="utf-8"), err.read_text(encoding="utf-8"), found)
 
+    def trial(self, words: tuple[str, ...], changes: tuple = (), *, looks: str = "") -> dict:
+        """What a run under changes from outside took, as `every-byte advise` has it; its program is a file there is."""
+        self._n += 1
+        file, out, err = (self.folder / f"{self._n}.{kind}" for kind in ("json", "out", "err"))
+        request = {"words": words, "changes": changes, "looks": looks, "file": str(file)}
+        job = {"command": "trial", "trains": True, "argv": [json.dumps(request)], "folder": str(self.folder)}
+        self._process.stdin.write(json.dumps(job | {"out": str(out), "err": str(err)}) + "\n")
+        self._process.stdin.flush()
+        assert self._process.stdout.readline() == "0\n", err.read_text(encoding="utf-8")
+        return json.loads(file.read_text(encoding="utf-8"))
+
     def close(self) -> None:
         """End the process."""
         self._process.communicate()
@@ -87,6 +98,7 @@ def _serve() -> None:
     Runs of the command in a process of their own, where it is not, are in test_options.py and test_roots.py.
     """
     from every_byte.__main__ import COMMANDS
+    from every_byte.cli import trial
 
     for line in sys.stdin:
         job = json.loads(line)
@@ -100,7 +112,7 @@ def _serve() -> None:
             for number, name in ((1, "out"), (2, "err")):
                 os.dup2(os.open(job[name], os.O_CREAT | os.O_WRONLY | os.O_TRUNC), number)
             try:
-                code = COMMANDS[job["command"]](job["argv"])
+                code = (COMMANDS | {"trial": trial.main})[job["command"]](job["argv"])
             except SystemExit as exit_:
                 code = exit_.code
             for stream in (getattr(sys, name, None) for name in ("stdout", "stderr")):

@@ -46,6 +46,7 @@ ORDER = """
     every_byte.step
     every_byte.closed_form
     every_byte.advice
+    every_byte.trials
     every_byte.account
     every_byte.snapshots
     every_byte.cli
@@ -62,6 +63,7 @@ ORDER = """
 # What a folder may import of others' packages, besides the standard library; elsewhere that is torch alone.
 PACKAGES = {
     "every_byte.formula": {"sympy"},
+    "every_byte.advice": {"torch", "typing_extensions"},
     "every_byte.figures": {"torch", "numpy", "matplotlib", "IPython"},
     "every_byte.gpu.compiling": {"torch", "triton"},
     "every_byte.magics": {"torch", "IPython"},
