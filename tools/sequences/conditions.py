@@ -40,9 +40,7 @@ class Conditions:
     `which(letters)` says which way a setting goes, `draw()` gives settings.
     """
 
-    def __init__(
-        self, features: Sequence[str], which: Callable[[Letters], int], draw: Callable[[], Letters]
-    ) -> None:
+    def __init__(self, features: Sequence[str], which: Callable[[Letters], int], draw: Callable[[], Letters]) -> None:
         self._features, self._which, self._draw = features, which, draw
 
     def leaves(self, settings: Sequence[Letters], ways: Sequence[int]) -> list[tuple[tuple[Condition, ...], int]]:

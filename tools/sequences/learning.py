@@ -11,6 +11,8 @@ from .steps import Step
 
 N_DRAWN = 16
 N_CHECKED = 8
+N_ALIKE = 4
+"""At so many settings a program has to ask for what another one does, to count as the same."""
 LEAST_RUNS = 5
 """So many runs have the same steps before their sizes are put into letters."""
 MOST_DRAWN = 120
@@ -55,8 +57,8 @@ class Program:
         return found
 
     def has(self, branches: Sequence[Branch]) -> bool:
-        """Whether these are its branches, at N_CHECKED settings."""
-        for i in range(N_CHECKED):
+        """Whether these are its branches, at N_ALIKE settings."""
+        for i in range(N_ALIKE):
             if i == len(self.runs):
                 self.more(1)
             if not is_met(branches, self.runs[i]):

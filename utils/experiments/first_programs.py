@@ -139,7 +139,9 @@ class Forward:
         placed, kept = self._simulated, formula.kept(rows)
         where = placed.allocations
         numbers = {term: [where[row.storage] for row in rows if row.storage in where] for term, rows in kept.items()}
-        others = {term: sum(row.storage_bytes for row in rows if row.storage not in where) for term, rows in kept.items()}
+        others = {
+            term: sum(row.storage_bytes for row in rows if row.storage not in where) for term, rows in kept.items()
+        }
         return Moment(stage, placed.position, numbers, {term: n_bytes for term, n_bytes in others.items() if n_bytes})
 
     @property

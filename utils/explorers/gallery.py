@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 from types import EllipsisType
 from typing import Any, TypeAlias
 
+from every_byte.ledger.requests import Requests
 from every_byte.widget import Control, Explorer
 from every_byte.widget.controls import ChoiceControl, RangeControl
 from every_byte.widget.pages import key_of
 
+from . import mlp
 from .block import block_explorer
 from .checkpoint import checkpoint_explorer
 from .fit import fit_explorer
@@ -31,20 +33,25 @@ class Shown:
     Each of `stored` is a product: {symbol: values, or ALL}; the controls that it does not name stand where they start.
     `small` are settings whose account takes a moment, `large` some that do not fit, each a little further than the one
     before. `slow` are controls that take minutes when they move; `is_long` says that its stored accounts do.
+    `requests` runs a setting to tell what its program asks for: then a page takes the account of each setting itself, by
+    the sequences that tools/sequences has learned, and needs none stored. Which way the program goes may depend on
+    `features`, such as "d/a".
     """
 
     make: Callable[[], Explorer]
-    stored: tuple[Mapping[str, Values], ...]
+    stored: tuple[Mapping[str, Values], ...] = ()
     small: Mapping[str, Any] = field(default_factory=dict)
     large: tuple[Mapping[str, Any], ...] = ()
     slow: frozenset[str] = frozenset()
     is_long: bool = False
+    requests: Callable[[dict[str, Any]], Requests] | None = None
+    features: tuple[str, ...] = ()
 
     def settings(self, explorer: Explorer) -> Iterator[dict[str, Any]]:
         """The settings that are stored, each once."""
         start = {symbol: control.default for symbol, control in explorer.controls.items()}
         seen = set()
-        for product in ({}, *self.stored):
+        for product in () if self.requests else ({}, *self.stored):
             values = [_values(explorer.controls[symbol], values) for symbol, values in product.items()]
             for chosen in itertools.product(*values):
                 settings = start | dict(zip(product, chosen, strict=True))
@@ -84,15 +91,7 @@ GALLERY = {
     ),
     "mlp": Shown(
         mlp_explorer,
-        (
-            {"activation": ALL, "dropout": ALL, "dtype": ALL},
-            {"b": ALL, "s": ALL},
-            {"d": ALL, "s": ALL},
-            {"b": ALL, "d": ALL},
-            {"activation": ALL, "b": ALL},
-            {"activation": ALL, "s": ALL},
-            {"activation": ALL, "d": ALL},
-        ),
+        requests=mlp.requests,
         small={"b": 1, "s": 128, "d": 64},
         large=tuple({"b": 256, "s": 16384, "d": 16384 - n} for n in range(3)),
     ),
