@@ -1,4 +1,4 @@
-"""What a program asks of the allocator, and which of it each term of an account counts: what a page repeats without it."""
+"""What a program asks of the allocator, and which of it each term of an account counts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,10 +11,10 @@ class Moment:
     """An instant of a trace that an account speaks of.
 
     `position` is how many events came before. `kept` has for each term the allocations that it counts, by their number;
-    `stage` is the stage or part of the formula, "" where it has none. Several stages may be of one position. What else a
-    term counts, in the host's memory, is in `on_host`.
+    `stage` is the stage or part of the formula, "" where it has none. Several stages may be of one position. What else
+    a term counts, in the host's memory, is in `on_host`.
 
-    Counts: each allocation as it was requested, without slack.
+    Counts: each allocation as it was requested, without slack; with `in_blocks`, each as a whole block.
     Unit:   bytes in `on_host`.
     """
 
@@ -22,6 +22,7 @@ class Moment:
     position: int
     kept: Mapping[str, Sequence[int]]
     on_host: Mapping[str, int] = field(default_factory=dict)
+    in_blocks: bool = False
 
 
 @dataclass(frozen=True)
@@ -34,12 +35,3 @@ class Requests:
     trace: Trace
     moments: tuple[Moment, ...]
     refused: str = ""
-
-    @property
-    def terms(self) -> dict[str, dict[str, int]]:
-        """The account that they make: the bytes of each term, by stage."""
-        n_bytes = {event.allocation: event.n_bytes for event in self.trace.events if event.action == "alloc"}
-        return {
-            m.stage: {term: m.on_host.get(term, 0) + sum(n_bytes[i] for i in found) for term, found in m.kept.items()}
-            for m in self.moments
-        }

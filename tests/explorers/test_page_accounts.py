@@ -19,7 +19,7 @@ def hold(name: str, n: int, seed: int) -> None:
     with for_a_page():
         explorer = GALLERY[name].make()
     settings = random_settings(explorer, n, seed)
-    found = answers_of_the_page(explorer, stored_sequences(name), settings)
+    found = answers_of_the_page(name, explorer, stored_sequences(name), settings)
     asked = [(one, answer) for one, answer in zip(settings, found, strict=True) if answer is not None]
     wrong = [f"{to_page(one, explorer)}: {said}" for one, a in asked if (said := differs(a, explorer.answer_at(one)))]
     assert not wrong, f"{len(wrong)} of {n}:\n" + "\n".join(wrong)
@@ -43,6 +43,8 @@ def test_the_largest_settings_run_out_of_memory_at_the_kernels_request(name):
         explorer = GALLERY[name].make()
     start = {symbol: control.default for symbol, control in explorer.controls.items()}
     settings = [start | dict(large) for large in GALLERY[name].large]
-    for one, answer in zip(settings, answers_of_the_page(explorer, stored_sequences(name), settings), strict=True):
+    for one, answer in zip(
+        settings, answers_of_the_page(name, explorer, stored_sequences(name), settings), strict=True
+    ):
         assert answer["error"].startswith("CUDA out of memory")
         assert not differs(answer, explorer.answer_at(one))

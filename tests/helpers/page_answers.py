@@ -8,7 +8,7 @@ from in_node import in_node
 from every_byte.widget.explorer import Explorer, to_page
 from tools.sequences.stored import drawn_from
 
-ANSWERS = "given.values.map((value) => accountAt(given.sequences, given.spec, value))"
+ANSWERS = "given.values.map((value) => accountAt(given.name, given.sequences, given.spec, value))"
 
 
 def random_settings(explorer: Explorer, n: int, seed: int) -> list[dict[str, Any]]:
@@ -25,10 +25,12 @@ def random_settings(explorer: Explorer, n: int, seed: int) -> list[dict[str, Any
     return [{symbol: one(control) for symbol, control in explorer.controls.items()} for _ in range(n)]
 
 
-def answers_of_the_page(explorer: Explorer, sequences: dict, settings: list[dict[str, Any]]) -> list[dict | None]:
+def answers_of_the_page(
+    name: str, explorer: Explorer, sequences: dict, settings: list[dict[str, Any]]
+) -> list[dict | None]:
     """Its answers, or None where it does not know what the program asks for."""
     values = [to_page(one, explorer) for one in settings]
-    return in_node(ANSWERS, {"sequences": sequences, "spec": explorer.spec, "values": values})
+    return in_node(ANSWERS, {"name": name, "sequences": sequences, "spec": explorer.spec, "values": values})
 
 
 def differs(here: dict, there: dict) -> str:

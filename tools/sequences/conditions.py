@@ -1,17 +1,18 @@
 """Where a program goes which way: conditions that tell settings apart, with their exact limits.
 
-A condition is an expression that must be a size, a whole number of 0 or more: "d/a" where a divides d, "256 - d/a" where
-that is at most 256.
+A condition is an expression that must be a size, a whole number of 0 or more: "d/a" where a divides d, "256 - d/a"
+where that is at most 256.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 
 from every_byte.formula.expressions import Expression
 
 Letters = Mapping[str, int]
-N_BETWEEN = 4_000
+N_BETWEEN = 1_000
 """So many settings are drawn to find one between two others."""
 
 
@@ -43,25 +44,31 @@ class Conditions:
     def __init__(self, features: Sequence[str], which: Callable[[Letters], int], draw: Callable[[], Letters]) -> None:
         self._features, self._which, self._draw = features, which, draw
 
-    def leaves(self, settings: Sequence[Letters], ways: Sequence[int]) -> list[tuple[tuple[Condition, ...], int]]:
-        """For each way the conditions that lead to it; -1 is the way where no condition tells settings apart."""
+    def leaves(
+        self, settings: Sequence[Letters], ways: Sequence[int], so_far: tuple[Condition, ...] = ()
+    ) -> list[tuple[tuple[Condition, ...], int]]:
+        """For each way the conditions that lead to it; -1 is the way where no condition tells settings apart.
+
+        All settings meet the conditions `so_far`.
+        """
         if len(set(ways)) <= 1:
-            return [((), ways[0])]
-        condition = self._split(settings, ways)
+            return [(so_far, ways[0])]
+        condition = self._split(settings, ways, so_far)
         if condition is None:
-            return [((), -1)]
+            return [(so_far, -1)]
         found = []
         for side in (condition, condition.opposite):
             there = [i for i, letters in enumerate(settings) if side(letters)]
-            for conditions, way in self.leaves([settings[i] for i in there], [ways[i] for i in there]):
-                found.append(((side, *conditions), way))
+            found += self.leaves([settings[i] for i in there], [ways[i] for i in there], (*so_far, side))
         return found
 
-    def _split(self, settings: Sequence[Letters], ways: Sequence[int]) -> Condition | None:
+    def _split(
+        self, settings: Sequence[Letters], ways: Sequence[int], so_far: tuple[Condition, ...]
+    ) -> Condition | None:
         """The first condition that sends no way to both sides."""
         for feature in self._features:
             values = [_value(feature, letters) for letters in settings]
-            for condition in self._candidates(feature, settings, values, ways):
+            for condition in self._candidates(feature, settings, values, ways, so_far):
                 sides = [condition(letters) for letters in settings]
                 inside = {way for way, side in zip(ways, sides, strict=True) if side}
                 outside = {way for way, side in zip(ways, sides, strict=True) if not side}
@@ -70,7 +77,12 @@ class Conditions:
         return None
 
     def _candidates(
-        self, feature: str, settings: Sequence[Letters], values: Sequence[Fraction], ways: Sequence[int]
+        self,
+        feature: str,
+        settings: Sequence[Letters],
+        values: Sequence[Fraction],
+        ways: Sequence[int],
+        so_far: tuple[Condition, ...],
     ) -> Iterator[Condition]:
         if any(value.denominator > 1 for value in values):
             yield Condition(feature)
@@ -78,9 +90,10 @@ class Conditions:
         order = sorted(range(len(values)), key=lambda i: values[i])
         for i, j in zip(order, order[1:]):
             if ways[i] != ways[j] and values[i] != values[j]:
-                yield Condition(f"{self._limit(feature, settings[i], settings[j], ways[i])} - {feature}")
+                limit = self._limit(feature, settings[i], settings[j], ways[i], so_far)
+                yield Condition(f"{limit} - ({feature})")
 
-    def _limit(self, feature: str, low: Letters, high: Letters, way: int) -> int:
+    def _limit(self, feature: str, low: Letters, high: Letters, way: int, so_far: tuple[Condition, ...]) -> int:
         """The largest value of a feature with which settings go the way of the lower one."""
         least, most = _value(feature, low), _value(feature, high)
         tried = 0
@@ -88,7 +101,7 @@ class Conditions:
             letters = self._draw()
             tried += 1
             value = _value(feature, letters)
-            if not least < value < most or value.denominator > 1:
+            if not least < value < most or not all(condition(letters) for condition in so_far):
                 continue
             tried = 0
             if self._which(letters) == way:
@@ -99,6 +112,12 @@ class Conditions:
 
 
 def _value(feature: str, letters: Letters) -> Fraction:
+    numerator, denominator = _parts(feature)
+    return Fraction(numerator.value(letters), letters[denominator] if denominator else 1)
+
+
+@cache
+def _parts(feature: str) -> tuple[Expression, str]:
+    """What is divided, and the letter that it is divided by, "" for none."""
     numerator, _, denominator = feature.partition("/")
-    above = Expression(numerator).value(letters)
-    return Fraction(above, Expression(denominator).value(letters) if denominator else 1)
+    return Expression(numerator), denominator

@@ -1,10 +1,11 @@
-"""Sizes in letters, found from their values at several settings: a product, a product with one size rounded up, a sum."""
+"""Sizes in letters, found from values at several settings: a product, one with a letter rounded up, a sum of two."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from itertools import combinations, product
-from math import lcm, prod
+from functools import cached_property, reduce
+from itertools import combinations, combinations_with_replacement, product
+from math import lcm
+from operator import mul
 
 ROUNDED_TO = (2, 4, 8, 16, 32, 64, 128, 256, 512)
 HIGHEST_POWER = 2
@@ -12,36 +13,22 @@ MOST_FACTORS = 4
 Numbers = tuple[int, ...]
 
 
-@dataclass
 class Forms:
     """Finds the sizes that have given values at these settings, each {letter: number}; what was found is kept."""
 
-    settings: Sequence[Mapping[str, int]]
-    _found: dict[Numbers, str | None] = field(default_factory=dict, init=False)
-
-    def __post_init__(self) -> None:
-        letters = list(self.settings[0])
-        columns = {letter: tuple(setting[letter] for setting in self.settings) for letter in letters}
-        self._plain = dict(_products(columns, len(self.settings)))
-        rounded = {}
-        for letter, multiple in product(letters, ROUNDED_TO):
-            numbers = tuple(-(-n // multiple) * multiple for n in columns[letter])
-            if numbers != columns[letter]:
-                others = {name: column for name, column in columns.items() if name != letter}
-                factor = {f"up({letter}, {multiple})": numbers}
-                rounded |= {text: of for text, of in _products(others | factor, len(self.settings)) if "up" in text}
-        self._rounded = rounded
+    def __init__(self, settings: Sequence[Mapping[str, int]]) -> None:
+        n, self._found = len(settings), dict[Numbers, str | None]()
+        self._ones = (1,) * n
+        self._columns = {letter: tuple(setting[letter] for setting in settings) for letter in settings[0]}
 
     def of(self, values: Sequence[int]) -> str | None:
         """The size with these values, as `Expression` reads it; None where none was found."""
         key = tuple(values)
         if key not in self._found:
-            self._found[key] = self._search(key)
+            self._found[key] = str(key[0]) if len(set(key)) == 1 else self._search(key)
         return self._found[key]
 
     def _search(self, values: Numbers) -> str | None:
-        if len(set(values)) == 1:
-            return str(values[0])
         for products in (self._plain, self._rounded):
             for text, numbers in products.items():
                 if (factor := _factor(values, numbers)) is not None:
@@ -55,14 +42,41 @@ class Forms:
                 return _added(solved, (one, other))
         return None
 
+    @cached_property
+    def _plain(self) -> dict[str, Numbers]:
+        """Each product of letters, the simplest first, the empty one among them."""
+        return _products(self._columns, self._ones)
 
-def _products(columns: Mapping[str, Numbers], n: int) -> Iterator[tuple[str, Numbers]]:
-    """Each product of powers of these, the simplest first, the empty one among them."""
-    powers = product(range(HIGHEST_POWER + 1), repeat=len(columns))
-    for chosen in sorted((p for p in powers if sum(p) <= MOST_FACTORS), key=sum):
-        factors = [name if power == 1 else f"{name}**{power}" for name, power in zip(columns, chosen) if power]
-        used = [(columns[name], power) for name, power in zip(columns, chosen) if power]
-        yield "*".join(factors) or "1", tuple(prod(column[i] ** power for column, power in used) for i in range(n))
+    @cached_property
+    def _rounded(self) -> dict[str, Numbers]:
+        """The same with one letter that is rounded up."""
+        found: dict[str, Numbers] = {}
+        for letter, multiple in product(self._columns, ROUNDED_TO):
+            factor = tuple(-(-n // multiple) * multiple for n in self._columns[letter])
+            others = {name: column for name, column in self._columns.items() if name != letter}
+            if factor != self._columns[letter]:
+                rest = _products(others, self._ones, MOST_FACTORS - 1)
+                found |= {_joined(f"up({letter}, {multiple})", text): _by(factor, of) for text, of in rest.items()}
+        return found
+
+
+def _products(columns: Mapping[str, Numbers], ones: Numbers, most: int = MOST_FACTORS) -> dict[str, Numbers]:
+    found = {"1": ones}
+    for n in range(1, most + 1):
+        for letters in combinations_with_replacement(columns, n):
+            powers = {letter: letters.count(letter) for letter in letters}
+            if max(powers.values()) <= HIGHEST_POWER:
+                text = "*".join(letter if power == 1 else f"{letter}**{power}" for letter, power in powers.items())
+                found[text] = reduce(_by, (columns[letter] for letter in letters))
+    return found
+
+
+def _by(x: Numbers, y: Numbers) -> Numbers:
+    return tuple(map(mul, x, y))
+
+
+def _joined(factor: str, text: str) -> str:
+    return factor if text == "1" else f"{factor}*{text}"
 
 
 def _factor(values: Numbers, numbers: Numbers) -> Fraction | None:

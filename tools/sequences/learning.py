@@ -9,9 +9,9 @@ from .folding import folded
 from .sequence import NoForm, RequestSequence, kinds, shape, told
 from .steps import Step
 
-N_DRAWN = 16
-N_CHECKED = 8
-N_ALIKE = 4
+N_DRAWN = 12
+N_CHECKED = 6
+N_ALIKE = 2
 """At so many settings a program has to ask for what another one does, to count as the same."""
 LEAST_RUNS = 5
 """So many runs have the same steps before their sizes are put into letters."""

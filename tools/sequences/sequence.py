@@ -66,7 +66,7 @@ def told(steps: Iterator[Step] | Sequence[Step]) -> list[tuple[Any, ...]]:
     for step in steps:
         if isinstance(step, Request):
             alive.setdefault(step.kind, []).append(n)
-            found.append(("request", step.kind.n_bytes, step.kind.operation))
+            found.append(("request", step.kind.n_bytes, step.kind.operation, step.kind.term))
             n += 1
         elif isinstance(step, Mark | Refusal):
             found.append(("ends", step))
@@ -95,7 +95,13 @@ def shape(tree: Sequence[Step]) -> tuple[Any, ...]:
             return step
         if isinstance(step, Refusal):
             return step.parts
-        name = step.term if isinstance(step, Name) else step.place if isinstance(step, Free) else step.kind.operation
+        name = (
+            step.term
+            if isinstance(step, Name)
+            else step.place
+            if isinstance(step, Free)
+            else (step.kind.operation, step.kind.term)
+        )
         return (type(step).__name__, numbers[step.kind], getattr(step, "place", 0), name)
 
     return tuple(map(of, tree))

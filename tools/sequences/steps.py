@@ -12,7 +12,6 @@ from typing import TypeAlias
 from every_byte.ledger.events import Event
 from every_byte.ledger.requests import Moment, Requests
 
-
 _NUMBER = re.compile(r"\d+")
 GPU = "{gpu}"
 """Stands for a GPU's name in a sentence."""
@@ -20,12 +19,16 @@ GPU = "{gpu}"
 
 @dataclass(frozen=True)
 class Kind:
-    """What allocations have in common; `site` tells apart what one operation makes at several places."""
+    """What allocations have in common; `site` tells apart what one operation makes at several places.
+
+    `term` is what they count as at first, "" for nothing; `letter` is their size, where that is a letter of its own.
+    """
 
     n_bytes: int
     operation: str
     site: Hashable = ()
-    letter: str = ""  # whose size a letter is
+    term: str = ""
+    letter: str = ""
 
 
 @dataclass(frozen=True)
@@ -54,11 +57,15 @@ class Name:
 
 @dataclass(frozen=True)
 class Mark:
-    """The account of a stage is taken: of what has a name. `on_host` are bytes elsewhere."""
+    """The account of a stage is taken: of these terms, and whatever else counts as one. `on_host` are bytes elsewhere.
+
+    `in_blocks`: whole blocks count.
+    """
 
     stage: str
     terms: tuple[str, ...]
     on_host: tuple[tuple[str, int], ...] = ()
+    in_blocks: bool = False
 
 
 @dataclass(frozen=True)
@@ -97,6 +104,7 @@ def steps_of(requests: Requests) -> list[Step]:
 class _Steps:
     def __init__(self, requests: Requests) -> None:
         self._requests = requests
+        self._first = _first_terms(requests)
         self._kinds: dict[int, Kind] = {}
         self._alive: dict[Kind, list[int]] = {}
         self._terms: dict[int, str] = {}
@@ -115,7 +123,8 @@ class _Steps:
 
     def _step(self, event: Event) -> Iterator[Step]:
         if event.action == "alloc":
-            kind = self._kinds[event.allocation] = kind_of(event)
+            kind = self._kinds[event.allocation] = kind_of(event, self._first.get(event.allocation, ""))
+            self._terms[event.allocation] = kind.term
             self._alive.setdefault(kind, []).append(event.allocation)
             yield Request(kind)
         elif event.action == "free":
@@ -136,13 +145,26 @@ class _Steps:
             if (term := wanted.get(number, "")) != self._terms.get(number, ""):
                 self._terms[number] = term
                 yield Name(self._kinds[number], self._place(number), term)
-        yield Mark(moment.stage, tuple(moment.kept), tuple(moment.on_host.items()))
+        terms = () if moment.in_blocks else tuple(moment.kept)
+        yield Mark(moment.stage, terms, tuple(moment.on_host.items()), moment.in_blocks)
 
 
-def kind_of(event: Event) -> Kind:
-    """The kind of an allocation: where it was made, blocks of a model aside, and its size."""
+def _first_terms(requests: Requests) -> dict[int, str]:
+    """What each allocation counts as at the first moment that it lives to see."""
+    born = {event.allocation: i for i, event in enumerate(requests.trace.events) if event.action == "alloc"}
+    found: dict[int, str] = {}
+    for moment in requests.moments:
+        wanted = {number: term for term, numbers in moment.kept.items() for number in numbers}
+        for number, position in born.items():
+            if position < moment.position:
+                found.setdefault(number, wanted.get(number, ""))
+    return found
+
+
+def kind_of(event: Event, term: str = "") -> Kind:
+    """The kind of an allocation: where it was made, blocks of a model aside, its size, and what it counts as."""
     site = (_NUMBER.sub("#", event.module), event.node, _NUMBER.sub("#", event.phase), event.name)
-    return Kind(event.n_bytes, event.operation, site, "W" if event.name == _WORKSPACE else "")
+    return Kind(event.n_bytes, event.operation, site, term, "W" if event.name == _WORKSPACE else "")
 
 
 def unfolded(steps: tuple[Step, ...] | list[Step]) -> Iterator[Step]:

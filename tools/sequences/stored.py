@@ -43,10 +43,18 @@ class Learned:
 
 
 def learn(
-    explorer: Explorer, requests: Callable[[Settings], Requests], features: Sequence[str], seed: int = 0
+    explorer: Explorer,
+    requests: Callable[[Settings], Requests],
+    features: Sequence[str] = (),
+    most: Mapping[str, int] | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Learned:
-    """The sequences of an explorer: `requests` runs a setting, `features` are what its conditions may ask for."""
-    draw = Random(seed)
+    """The sequences of an explorer: `requests` runs a setting, `features` are what its conditions may ask for.
+
+    `most` are the largest numbers of sliders to learn from, where a run of larger ones takes long;
+    `progress` hears of combinations of choices that are done, and of programs found.
+    """
+    draw, most = Random(0), most or {}
     ranges = {s: c for s, c in explorer.controls.items() if isinstance(c, RangeControl)}
     choices = {s: c for s, c in explorer.controls.items() if isinstance(c, ChoiceControl) and not c.judges}
     known: list[tuple[Branch, ...]] = []
@@ -59,7 +67,7 @@ def learn(
             return steps_of(requests({s: letters[s] for s in ranges} | chosen))
 
         def drawn(workspace: int = workspace) -> dict[str, int]:
-            return {s: drawn_from(control, draw) for s, control in ranges.items()} | {"W": workspace}
+            return {s: drawn_from(control, draw, most.get(s)) for s, control in ranges.items()} | {"W": workspace}
 
         program = Program(run, drawn, features)
         branches = next((of for of in known if program.has(of)), None)
@@ -68,12 +76,14 @@ def learn(
             branches = program.learned(list(sequences))
             known.append(branches)
         found[names] = branches
+        if progress:
+            progress(len(found), len(known))
     return Learned(tuple(choices), found)
 
 
-def drawn_from(control: RangeControl, draw: Random) -> int:
-    """A number that a slider can be set to, small ones as often as large ones."""
-    low, high, step = control.minimum, control.maximum, control.step
+def drawn_from(control: RangeControl, draw: Random, most: int | None = None) -> int:
+    """A number that a slider can be set to, up to the most, small ones as often as large ones."""
+    low, high, step = control.minimum, most or control.maximum, control.step
     number = math.exp(draw.uniform(math.log(low), math.log(high + step)))
     return min(high, low + int(number - low) // step * step)
 
@@ -115,11 +125,11 @@ class _Shared:
         return [conditions, -1 if branch.sequence is None else _place(self.sequences, branch.sequence)]
 
     def sequence(self, sequence: RequestSequence) -> dict[str, Any]:
-        """Its kinds as [size, operation], and its steps, in which a kind is its place."""
+        """Its kinds as [size, operation, term], and its steps, in which a kind is its place."""
         of_kind = {kind: i for i, kind in enumerate(kinds(sequence.steps))}
         pairs = zip(of_kind, sequence.sizes, strict=True)
         return {
-            "kinds": [[self._size(size), _place(self.operations, kind.operation)] for kind, size in pairs],
+            "kinds": [[self._size(size), _place(self.operations, kind.operation), kind.term] for kind, size in pairs],
             "steps": self._steps(sequence.steps, of_kind, iter(sequence.repeats), sequence.said),
         }
 
@@ -135,8 +145,8 @@ class _Shared:
                     found.append([of_kind[kind], place])
                 case Name(kind, place, term):
                     found.append([of_kind[kind], place, term])
-                case Mark(stage, terms, on_host):
-                    found.append({"stage": stage, "terms": terms, "host": dict(on_host)})
+                case Mark(stage, terms, on_host, in_blocks):
+                    found.append({"stage": stage, "terms": terms, "host": dict(on_host), "blocks": in_blocks})
                 case Refusal(parts, _):
                     found.append({"parts": parts, "numbers": [self._size(size) for size in said]})
                 case Repeat(_, of):

@@ -165,7 +165,7 @@ function mount(root, name, { spec, value: first, shared, answers, sequences }) {
   function answerAt(now) {
     const key = keyOf(spec, first, now);
     if (!known.has(key) && key in answers) known.set(key, { ...shared, ...answers[key], timeline: unpacked(answers[key].timeline) });
-    return { ...(known.get(key) ?? (sequences && accountAt(sequences, spec, now)) ?? absent), settings: now };
+    return { ...(known.get(key) ?? (sequences && accountAt(name, sequences, spec, now)) ?? absent), settings: now };
   }
   function draw() {
     const answer = answerAt(value);

@@ -3,11 +3,12 @@
 // data is what tools/sequences stores of an explorer, whose program asks for the same at all settings of its sliders but for sizes:
 //   choices    the symbols of its choices; which: for each combination, the last choice fastest, the place of its branches
 //   branches   lists of [conditions, place of a sequence, or -1 for none]; a condition is [place of a size, whether it has to be one]
-//   sequences  {kinds: [[place of a size, place of an operation]], steps}; a step is
+//   sequences  {kinds: [[place of a size, place of an operation, the term it counts as at first]], steps}; a step is
 //                kind                   a request
 //                [kind, place]          a free: of the kind's blocks in use 0 is the newest, 1 the one before; -1 the oldest, -2 the next
 //                [kind, place, term]    from now on it counts as this term's, "" for none
-//                {stage, terms, host}   the account of a stage is taken; host: bytes of terms that are elsewhere
+//                {stage, terms, …}      the account of a stage is taken; of these terms, whatever else counts as one; host: bytes
+//                                       that are elsewhere; blocks: whether whole blocks count
 //                {times, of}            steps that follow so often, times the place of a size
 //                {parts, numbers}       the program is refused with a sentence: its parts, and the places of the numbers between them
 //   sizes, operations, gpus: {name: {total, context, said, workspace, rules}}
@@ -37,13 +38,14 @@ function outOfMemory(allocator, requested, operation, gpu, name) {
     + `${inFull(allocator.capacity - allocator.reserved)} are free. ${advice}Use a smaller batch or sequence, fewer bytes per element, or a larger GPU.`);
 }
 
-/** One run of a sequence; `terms` and `error` are what an account has of it. */
+/** One run of a sequence; `terms` and `error` are what an account has of it, `peaks` the most that was allocated up to each stage,
+ * from the one before. */
 class Run {
   constructor({ sizes, operations }, { kinds }, named, gpu, name) {
     this.sizeOf = (place) => sizeAt(sizes[place])(named);
-    this.kinds = kinds.map(([size, operation]) => ({ size: this.sizeOf(size), operation: operations[operation], blocks: [] }));
+    this.kinds = kinds.map(([size, operation, term]) => ({ size: this.sizeOf(size), operation: operations[operation], term, blocks: [] }));
     this.allocator = new Allocator(gpu.total - gpu.context);
-    Object.assign(this, { gpu, name, named: new Map(), terms: {}, error: "" });
+    Object.assign(this, { gpu, name, named: new Map(), terms: {}, peaks: new Map(), error: "" });
   }
 
   /** Step by step, to the end or the first error. */
@@ -58,10 +60,11 @@ class Run {
     }
   }
 
-  request({ size, operation, blocks }) {
+  request({ size, operation, term, blocks }) {
     const block = this.allocator.malloc(size);
     if (block) blocks.push(block);
-    else this.error = outOfMemory(this.allocator, size, operation, this.gpu, this.name);
+    if (block && term) this.named.set(block, term);
+    if (!block) this.error = outOfMemory(this.allocator, size, operation, this.gpu, this.name);
   }
 
   /** Free a block, or give it a name. */
@@ -77,11 +80,13 @@ class Run {
   }
 
   /** The bytes that each term has now. */
-  take({ stage, terms, host }) {
+  take({ stage, terms, host, blocks }) {
     const found = Object.fromEntries(terms.map((term) => [term, host[term] ?? 0]));
-    for (const [block, term] of this.named) found[term] += block.requested;
+    for (const [block, term] of this.named) found[term] = (found[term] ?? 0) + (blocks ? block.size : block.requested);
     if (stage) this.terms[stage] = found;
     else this.terms = found;
+    this.peaks.set(stage, this.allocator.peak);
+    this.allocator.peak = this.allocator.allocated;
   }
 
   refuse({ parts, numbers }) {
@@ -109,12 +114,22 @@ export function runAt(data, spec, value) {
   return run;
 }
 
-/** The account of a value as an answer has it; null as above. */
-export function accountAt(data, spec, value) {
+/** What else an account says of a run, by the name of its explorer: the words of its Python. */
+const REMARKS = {
+  phases: ({ peaks }) => {
+    const [phase, most] = ["forward", "backward", "step", "zero_grad"].map((name) => [name, peaks.get(name)])
+      .reduce((highest, one) => (one[1] > highest[1] ? one : highest));
+    return `The second iteration peaks in ${phase}, at ${inFull(most)}.`;
+  },
+};
+
+/** The account of a value as an answer of this explorer has it; null as above. */
+export function accountAt(name, data, spec, value) {
   const run = runAt(data, spec, value);
   if (!run) return null;
   const { terms, error, gpu } = run;
   const nothing = { timeline: null, map: null, fit: null, fit_with: null, remark: "", beside: null };
   if (error) return { ...nothing, settings: value, terms: null, origin: "", badge: "", error };
-  return { ...nothing, settings: value, terms, origin: "simulated", badge: `simulated on ${value.gpu}, ${gpu.rules}; in this page`, error };
+  const remark = REMARKS[name]?.(run) ?? "";
+  return { ...nothing, settings: value, terms, origin: "simulated", badge: `simulated on ${value.gpu}, ${gpu.rules}; in this page`, error, remark };
 }
