@@ -1,8 +1,8 @@
 """Stores the explorers of the gallery for pages without a kernel: `python -m tools.site_explorers FOLDER`.
 
 Writes explorers.js, which draws them, explorer.css, and for each a script with its spec and the accounts of its stored
-settings, taken now on the simulated GPU, or from build/explorers if the book's code has not changed since; or, instead of
-accounts, what its program asks for at any setting, from book/sequences.
+settings, taken now on the simulated GPU, or from build/explorers if the book's code has not changed since. Instead of
+accounts it may have what its program asks for at any setting, from book/sequences.
 """
 
 import argparse
@@ -23,7 +23,6 @@ from tools.whole_files import write_whole
 ROOT = Path(__file__).resolve().parent.parent
 KEPT = ROOT / "build" / "explorers"
 CODE = tuple(ROOT / name for name in ("every_byte", "utils"))
-SEQUENCES = ROOT / "book" / "sequences"
 PAGE = ROOT / "every_byte" / "widget" / "page"
 QUIETLY = (signal.signal, (signal.SIGINT, signal.SIG_DFL))  # how a process of the pool begins: Ctrl-C ends it at once
 FEW = 4  # accounts of each explorer that are enough to look at its page
@@ -42,7 +41,7 @@ def digest_of(files: Iterable[Path], *words: str) -> str:
 def fingerprint() -> str:
     """A digest of all code that an account depends on, of stored sequences, and of the versions that it runs with."""
     code = (path for folder in CODE for path in folder.rglob("*.py"))
-    return digest_of([*code, *SEQUENCES.glob("*.json")], version("torch"), sys.version)
+    return digest_of([*code, *ROOT.glob("book/sequences/*.json")], version("torch"), sys.version)
 
 
 def folder_name() -> str:
@@ -76,8 +75,9 @@ def store(name: str, most: int | None = None, folder: Path | None = None) -> tup
     explorer.measure = noting
     gc.collect()
     gc.freeze()  # PyTorch's own objects: the collector need not look at them again and again
-    settings = list(GALLERY[name].settings(explorer))[:most]
-    script = script_of(name, explorer, settings, stored_sequences(name))
+    sequences = stored_sequences(name)
+    settings = [] if sequences else list(GALLERY[name].settings(explorer))[:most]
+    script = script_of(name, explorer, settings, sequences)
     if unexpected:
         raise unexpected[0]
     write_whole((folder or KEPT) / f"{name}.js", script)

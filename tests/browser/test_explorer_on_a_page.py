@@ -21,6 +21,7 @@ from every_byte.widget.pages import key_of
 from every_byte.widget.settings import is_meant
 from every_byte.widget.stages import terms_by_stage
 from tools.chromium import chromium
+from tools.sequences.stored import stored_sequences
 from utils.explorers.gallery import GALLERY
 
 STORED = {
@@ -133,7 +134,7 @@ def test_javascript_predicts_what_python_predicts(opened):
 
 def takes_accounts(name: str) -> bool:
     """Whether the page takes the account of each setting itself."""
-    return GALLERY[name].requests is not None
+    return stored_sequences(name) is not None
 
 
 def said(shown: ExplorerPage, part: str) -> str:

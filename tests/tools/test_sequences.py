@@ -1,4 +1,4 @@
-"""What a program asks for is learned from runs: what repeats, sizes in letters, conditions; and refused where it differs."""
+"""What a program asks for is learned from runs: what repeats, sizes in letters, and conditions with their limits."""
 
 import random
 

@@ -18,7 +18,7 @@ REPLAY = """given.map(({ capacity, operations }) => {
     else if (operation === "free") { allocator.free(live.get(number)); live.delete(number); }
     else if (operation === "empty_cache") allocator.emptyCache();
     else if (operation === "reset_peak") allocator.peak = allocator.allocated;
-    else if (operation === "layout") return allocator.layout().map((blocks) => blocks.map(({ size, requested, active }) => [size, requested, active]));
+    else if (operation === "layout") return allocator.layout().map((blocks) => blocks.map(Object.values));
     const { allocated, requested, reserved, peak } = allocator;
     return [allocated, requested, reserved, peak, operation === "malloc" && !live.get(number)];
   });
@@ -34,14 +34,16 @@ def figures(allocator: CachingAllocator, failed: bool = False) -> list:
 
 def layout(snapshot: list[dict]) -> list:
     """Segments and blocks of a snapshot, as the page tells them."""
-    return [
-        [[b["size"], b["requested_size"] if b["state"] != "inactive" else 0, b["state"] != "inactive"] for b in s["blocks"]]
-        for s in snapshot
-    ]  # fmt: skip
+    return [[_block(block) for block in segment["blocks"]] for segment in snapshot]
+
+
+def _block(block: dict) -> list:
+    is_active = block["state"] != "inactive"
+    return [block["size"], block["requested_size"] if is_active else 0, is_active]
 
 
 def of_sequence(sequence: dict) -> tuple[list, list]:
-    """The operations of a recorded random sequence, and what each gave: the book's allocator is held to its checksums."""
+    """The operations of a recorded random sequence, and what each gave, as the book's allocator says."""
     allocator, live, operations, expected = CachingAllocator(sequence["capacity_bytes"]), {}, [], []
     for operation, *arguments in sequence["operations"]:
         if operation == "check":

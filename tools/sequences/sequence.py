@@ -59,7 +59,10 @@ class RequestSequence:
 
 
 def told(steps: Iterator[Step] | Sequence[Step]) -> list[tuple[Any, ...]]:
-    """Steps with allocations numbered in the order of requests: two runs ask for the same if these are equal."""
+    """Steps with allocations numbered in the order of requests: two runs ask for the same if these are equal.
+
+    Raises: ValueError for steps of an allocation that is not alive: at these letters they are no run.
+    """
     alive: dict[Kind, list[int]] = {}
     found: list[tuple[Any, ...]] = []
     n = 0
@@ -71,8 +74,11 @@ def told(steps: Iterator[Step] | Sequence[Step]) -> list[tuple[Any, ...]]:
         elif isinstance(step, Mark | Refusal):
             found.append(("ends", step))
         elif isinstance(step, Free | Name):
-            of_kind = alive[step.kind]
-            number = of_kind[len(of_kind) - 1 - step.place if step.place >= 0 else -1 - step.place]
+            of_kind = alive.get(step.kind, [])
+            place = len(of_kind) - 1 - step.place if step.place >= 0 else -1 - step.place
+            if not 0 <= place < len(of_kind):
+                raise ValueError(f"a step must be of an allocation that is alive: got {step}.")
+            number = of_kind[place]
             found.append(("name", number, step.term) if isinstance(step, Name) else ("free", number))
             if isinstance(step, Free):
                 of_kind.remove(number)

@@ -11,7 +11,7 @@ from every_byte.widget import Control, Explorer
 from every_byte.widget.controls import ChoiceControl, RangeControl
 from every_byte.widget.pages import key_of
 
-from . import mlp
+from . import block, mlp, phases
 from .block import block_explorer
 from .checkpoint import checkpoint_explorer
 from .fit import fit_explorer
@@ -33,9 +33,9 @@ class Shown:
     Each of `stored` is a product: {symbol: values, or ALL}; the controls that it does not name stand where they start.
     `small` are settings whose account takes a moment, `large` some that do not fit, each a little further than the one
     before. `slow` are controls that take minutes when they move; `is_long` says that its stored accounts do.
-    `requests` runs a setting to tell what its program asks for: then a page takes the account of each setting itself, by
-    the sequences that tools/sequences has learned, and needs none stored. Which way the program goes may depend on
-    `features`, such as "d/a".
+    `requests` runs a setting to tell what its program asks for: where tools/learn_sequences.py has learned that, from
+    settings up to `learned_at`, a page takes the account of each setting itself, and needs none stored. Which way the
+    program goes may depend on `features`, such as "d/a".
     """
 
     make: Callable[[], Explorer]
@@ -46,12 +46,13 @@ class Shown:
     is_long: bool = False
     requests: Callable[[dict[str, Any]], Requests] | None = None
     features: tuple[str, ...] = ()
+    learned_at: Mapping[str, int] = field(default_factory=dict)
 
     def settings(self, explorer: Explorer) -> Iterator[dict[str, Any]]:
         """The settings that are stored, each once."""
         start = {symbol: control.default for symbol, control in explorer.controls.items()}
         seen = set()
-        for product in () if self.requests else ({}, *self.stored):
+        for product in ({}, *self.stored):
             values = [_values(explorer.controls[symbol], values) for symbol, values in product.items()]
             for chosen in itertools.product(*values):
                 settings = start | dict(zip(product, chosen, strict=True))
@@ -75,7 +76,10 @@ def _values(control: Control, values: Values) -> list[Any]:
 GALLERY = {
     "phases": Shown(
         phases_explorer,
-        (
+        requests=phases.requests,
+        features=("200 + L - f",),
+        learned_at={"L": 12, "f": 12},
+        stored=(
             {"frozen": ALL, "relu": ALL},
             {"optimizer": ALL},
             {"b": (1, 16, 256)},
@@ -97,7 +101,9 @@ GALLERY = {
     ),
     "block": Shown(
         block_explorer,
-        (
+        requests=block.requests,
+        features=("d/a",),
+        stored=(
             {"activation": ALL, "attention": ALL, "dropout": ALL},
             {"attention": ALL, "a": ALL, "dtype": ALL},
             {"attention": ALL, "a": ALL, "s": ALL},

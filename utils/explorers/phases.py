@@ -17,7 +17,6 @@ from utils.experiments.step_run import requests_of
 from utils.experiments.training import PHASES
 from utils.formulas.phases import FROZEN, WITH_F, frozen_layers, stack_phases
 
-
 _MARKS = {"model to device": "model to device", "iteration 1": "iteration 1 zero_grad"} | {
     phase: f"iteration 2 {phase}" for phase in PHASES
 }

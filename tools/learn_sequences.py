@@ -1,14 +1,13 @@
-"""Learns what the programs of explorers ask for and stores it: `python -m tools.sequences NAME …`, or all of them."""
+"""Learns what the programs of explorers ask for, and stores it: `python -m tools.learn_sequences NAME …`."""
 
 import argparse
 import json
 from pathlib import Path
 
 from every_byte.widget.gpus import for_a_page
+from tools.sequences.stored import learn, of_page, path_of
 from tools.whole_files import write_whole
 from utils.explorers.gallery import GALLERY
-
-from .stored import learn, of_page, path_of
 
 
 def main() -> None:
@@ -27,7 +26,7 @@ def store(name: str) -> Path:
         raise ValueError(f"an explorer must tell what its program requests: {name!r} does not.")
     with for_a_page():
         explorer = shown.make()
-    learned = learn(explorer, shown.requests, shown.features)
+    learned = learn(explorer, shown.requests, shown.features, shown.learned_at)
     path = path_of(name)
     write_whole(path, json.dumps(of_page(learned), ensure_ascii=False, separators=(",", ":")) + "\n")
     found = set(learned.branches.values())
