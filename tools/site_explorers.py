@@ -1,7 +1,8 @@
 """Stores the explorers of the gallery for pages without a kernel: `python -m tools.site_explorers FOLDER`.
 
 Writes explorers.js, which draws them, explorer.css, and for each a script with its spec and the accounts of its stored
-settings, taken now on the simulated GPU, or from build/explorers if the book's code has not changed since.
+settings, taken now on the simulated GPU, or from build/explorers if the book's code has not changed since. Instead of
+accounts it may have what its program asks for at any setting, from book/sequences.
 """
 
 import argparse
@@ -38,8 +39,9 @@ def digest_of(files: Iterable[Path], *words: str) -> str:
 
 
 def fingerprint() -> str:
-    """A digest of all code that an account depends on, and of the versions that it runs with."""
-    return digest_of((path for folder in CODE for path in folder.rglob("*.py")), version("torch"), sys.version)
+    """A digest of all code that an account depends on, of stored sequences, and of the versions that it runs with."""
+    code = (path for folder in CODE for path in folder.rglob("*.py"))
+    return digest_of([*code, *ROOT.glob("book/sequences/*.json")], version("torch"), sys.version)
 
 
 def folder_name() -> str:
@@ -54,6 +56,7 @@ def store(name: str, most: int | None = None, folder: Path | None = None) -> tup
     """
     from every_byte.widget.gpus import for_a_page
     from every_byte.widget.pages import script_of
+    from tools.sequences.stored import stored_sequences
     from utils.explorers.gallery import GALLERY
 
     start = time.perf_counter()
@@ -72,8 +75,9 @@ def store(name: str, most: int | None = None, folder: Path | None = None) -> tup
     explorer.measure = noting
     gc.collect()
     gc.freeze()  # PyTorch's own objects: the collector need not look at them again and again
-    settings = list(GALLERY[name].settings(explorer))[:most]
-    script = script_of(name, explorer, settings)
+    sequences = stored_sequences(name)
+    settings = [] if sequences else list(GALLERY[name].settings(explorer))[:most]
+    script = script_of(name, explorer, settings, sequences)
     if unexpected:
         raise unexpected[0]
     write_whole((folder or KEPT) / f"{name}.js", script)

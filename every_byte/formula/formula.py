@@ -208,13 +208,21 @@ class Formula(ShownAsTable):
         Counts: each storage once, by any of its rows; those of 0 bytes belong nowhere.
         Raises: ValueError for a storage that no term selects, or more than one.
         """
+        found = self.kept(rows)
+        return {term: sum(row.storage_bytes for row in kept) for term, kept in found.items()}
+
+    def kept(self, rows: Iterable[KeptSlot]) -> dict[str, list[KeptSlot]]:
+        """The storages that each term selects, each by its first row.
+
+        Counts: as `account`. Raises: as `account`.
+        """
         storages: dict[int, list[KeptSlot]] = {}
         for row in rows:
             storages.setdefault(row.storage, []).append(row)
-        by_term = {term.name: 0 for term in self.terms}
+        by_term: dict[str, list[KeptSlot]] = {term.name: [] for term in self.terms}
         for rows_of_storage in storages.values():
             if rows_of_storage[0].storage_bytes:
-                by_term[self.term_of(rows_of_storage)] += rows_of_storage[0].storage_bytes
+                by_term[self.term_of(rows_of_storage)].append(rows_of_storage[0])
         return by_term
 
     def compare(self, rows_or_account: Iterable[KeptSlot] | dict[str, int], **letters: int) -> Comparison:

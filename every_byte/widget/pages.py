@@ -10,14 +10,21 @@ from .explorer import Explorer, to_page
 from .settings import in_effect
 
 
-def script_of(name: str, explorer: Explorer, settings: Iterable[Mapping[str, Any]]) -> str:
+def script_of(
+    name: str,
+    explorer: Explorer,
+    settings: Iterable[Mapping[str, Any]] = (),
+    sequences: Mapping[str, Any] | None = None,
+) -> str:
     """The script of one explorer: all that page.js needs to draw it under this name, with these settings' accounts.
+
+    `sequences` is what its program asks for at any setting, as page/sequence.js plays it, where that is known.
 
     Counts: whatever the explorer's accounts count; they are taken now, one after the other.
     Raises: whatever `explorer.controls` raise for a setting; an account that fails is stored as the sentence it gives.
     """
     answers = {key_of(explorer, setting): packed(explorer.answer_at(setting)) for setting in settings}
-    badge = _commonest([answer["badge"] for answer in answers.values()])
+    badge = _commonest([answer["badge"] for answer in answers.values()] or [""])
     shared = {"badge": f"{badge}; stored with this page", "error": "", "remark": ""}
     data = {
         "spec": explorer.spec,
@@ -27,6 +34,7 @@ def script_of(name: str, explorer: Explorer, settings: Iterable[Mapping[str, Any
             key: {field: item for field, item in stored(answer).items() if field not in shared or item != shared[field]}
             for key, answer in answers.items()
         },
+        "sequences": sequences,
     }
     return f"everyByte.explorer({json.dumps(name)}, {json.dumps(data, ensure_ascii=False, separators=(',', ':'))});\n"
 

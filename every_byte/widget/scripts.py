@@ -6,8 +6,8 @@ from pathlib import Path
 
 PAGE = Path(__file__).parent / "page"
 _IN_ORDER = (  # each imports earlier ones only
-    "elements.js", "numbers.js", "sizes.js", "formula.js", "controls.js", "axes.js", "curves.js", "bars.js", "areas.js",
-    "timeline.js", "moving_map.js", "table.js", "verdict.js", "keys.js", "view.js",
+    "elements.js", "numbers.js", "sizes.js", "allocator.js", "formula.js", "sequence.js", "controls.js", "axes.js",
+    "curves.js", "bars.js", "areas.js", "timeline.js", "moving_map.js", "table.js", "verdict.js", "keys.js", "view.js",
 )  # fmt: skip
 _IMPORT = re.compile(r'^import \{ [\w, ]+ \} from "[./\w]+\.js";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=const |function |async |class )", re.MULTILINE)

@@ -16,8 +16,12 @@ new PerformanceObserver((list) => {
 BAD = {"serious", "critical"}
 WIDE = {"width": 1280, "height": 900}
 A4 = {"width": 665, "height": 979}  # within the margins of print.css, at 96 pixels an inch
-STATES = {"index.html#mlp?b=3": "absent", "chapters/03_activations_from_outputs.html#block?attention=flash": "failed"}
-"""Explorers at settings that have no account, or one that fails."""
+STATES = {
+    "index.html#mlp?b=3": "ready",
+    "chapters/04_every_byte_of_nanogpt.html#gpt?b=3": "absent",
+    "chapters/03_activations_from_outputs.html#block?attention=flash": "failed",
+}
+"""Explorers at settings whose account the page takes itself, that have none, and that fail."""
 # Dark differs from light in colours alone. KaTeX draws in the colour of the text, for eyes alone.
 AXE = """(theme) => axe.run({ exclude: [".katex-html"] }, {
   preload: false, resultTypes: ["violations"], ...(theme === "dark" ? { runOnly: ["color-contrast"] } : {}),

@@ -12,6 +12,7 @@ from every_byte.gpu.memory.specs import SPECS
 from every_byte.widget.explorer import to_page
 from every_byte.widget.gpus import for_a_page
 from every_byte.widget.settings import is_meant
+from tools.sequences.stored import stored_sequences
 from utils.experiments.checkpointed_step import OPTIMAL
 from utils.explorers.gallery import ALL, GALLERY, Shown, explorer
 
@@ -44,7 +45,7 @@ def test_an_account_says_whose_rules_it_follows(name, monkeypatch):
 def test_stored_settings_are_settings_each_once(name):
     found = GALLERY[name].make()
     keys = [json.dumps(to_page(one, found)) for one in GALLERY[name].settings(found)]
-    assert len(keys) == len(set(keys)) > 12
+    assert len(keys) == len(set(keys)) > (0 if stored_sequences(name) else 12)
     assert keys[0] == json.dumps(to_page(found.value, found))
 
 

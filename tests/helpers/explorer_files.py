@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+from page_answers import random_settings
+
 from every_byte.widget import pages
 from every_byte.widget.gpus import for_a_page
 from every_byte.widget.scripts import one_script
+from tools.sequences.stored import stored_sequences
 from utils.explorers.gallery import GALLERY
 
 CSS = Path(pages.__file__).parent / "page" / "explorer.css"
@@ -18,7 +21,8 @@ PAGE = """<!doctype html>
 def write(folder: Path, name: str, *, n_stored: int) -> tuple:
     """The page's address, its explorer, and the settings stored with it: as many as asked, spread over all.
 
-    The explorer answers each setting once, and then as it did.
+    Where the page takes accounts itself, none is stored: then they are the first setting and others, drawn. The
+    explorer answers each setting once, and then as it did.
     """
     with for_a_page():
         explorer = GALLERY[name].make()
@@ -31,10 +35,16 @@ def write(folder: Path, name: str, *, n_stored: int) -> tuple:
         return answers[key]
 
     explorer.answer_at = remembered
-    settings = list(GALLERY[name].settings(explorer))
+    sequences = stored_sequences(name)
+    if sequences:
+        start = {symbol: control.default for symbol, control in explorer.controls.items()}
+        settings = [start, *random_settings(explorer, n_stored - 1, seed=3)]
+    else:
+        settings = list(GALLERY[name].settings(explorer))
     chosen = settings[:: max(1, len(settings) // n_stored)][:n_stored]
+    script = pages.script_of(name, explorer, () if sequences else chosen, sequences)
     (folder / "explorers.js").write_text(one_script(), encoding="utf-8")
-    (folder / f"{name}.js").write_text(pages.script_of(name, explorer, chosen), encoding="utf-8")
+    (folder / f"{name}.js").write_text(script, encoding="utf-8")
     (folder / "explorer.css").write_text(CSS.read_text(encoding="utf-8"), encoding="utf-8")
     (folder / "index.html").write_text(PAGE.format(name=name), encoding="utf-8")
     return (folder / "index.html").as_uri(), explorer, chosen

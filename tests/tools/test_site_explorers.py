@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from tools import site_explorers
+from tools.sequences import stored
 from tools.site_explorers import copy_explorers, fingerprint, folder_name, store, store_all
 from utils.explorers.gallery import GALLERY, Shown
 
@@ -21,6 +22,7 @@ def kept(tmp_path, monkeypatch):
     folder = tmp_path / "kept"
     folder.mkdir()
     monkeypatch.setattr(site_explorers, "KEPT", folder)
+    monkeypatch.setattr(stored, "FOLDER", tmp_path)  # no sequences
     monkeypatch.setitem(GALLERY, "mlp", Shown(GALLERY["mlp"].make, ({"b": (1, 2, 4)},)))
     return folder
 
@@ -33,6 +35,14 @@ def test_an_explorers_script_has_its_accounts(kept):
     assert text.startswith('everyByte.explorer("mlp"')
     assert text.count('"terms":{') == 3
     assert store("mlp", 2)[2] == 2
+
+
+def test_with_sequences_it_has_no_accounts(kept, monkeypatch):
+    monkeypatch.undo()
+    assert store("mlp", folder=kept)[2] == 0
+    text = (kept / "mlp.js").read_text(encoding="utf-8")
+    assert '"answers":{}' in text
+    assert '"sequences":{"choices":["activation","dropout","dtype","gpu"]' in text
 
 
 @pytest.mark.parametrize(
@@ -96,6 +106,7 @@ def test_accounts_of_other_code_are_others(tmp_path, monkeypatch):
     before, name = fingerprint(), folder_name()
     for folder in site_explorers.CODE:
         shutil.copytree(folder, tmp_path / folder.name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(site_explorers.ROOT / "book" / "sequences", tmp_path / "book" / "sequences")
     monkeypatch.setattr(site_explorers, "CODE", tuple(tmp_path / folder.name for folder in site_explorers.CODE))
     monkeypatch.setattr(site_explorers, "PAGE", tmp_path / site_explorers.PAGE.relative_to(site_explorers.ROOT))
     monkeypatch.setattr(site_explorers, "ROOT", tmp_path)

@@ -12,7 +12,7 @@ from every_byte.gpu.protocol import GPU
 from utils.contexts import AllocatedMemContext, SavedTensorContext
 from utils.layers import Block, check_positive
 
-from .first_programs import Forward
+from .first_programs import Forward, Placed
 from .readings import requested
 from .step_run import one_at_a_time
 
@@ -97,12 +97,14 @@ def block_forward(
         before_bytes = requested(gpu)
         y = block(x)
         requested_bytes = requested(gpu) - before_bytes
+    rows = tuple(saved.rows(y))
     return BlockForward(
         gpu.name,
         gpu.origin,
-        tuple(saved.rows(y)),
+        rows,
         saved.saved_tensor_mem,
         mem.delta["current"],
         y.nbytes,
+        Placed.of(gpu, rows),
         requested_bytes,
     )

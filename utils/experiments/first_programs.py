@@ -1,19 +1,23 @@
 """The first programs of the book, for an open GPU, simulated or live: tensors, a layer's forward, a training run."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 
+from every_byte.formula.formula import Formula
+from every_byte.gpu.memory.records import RECORDS
 from every_byte.gpu.memory.specs import find_spec
 from every_byte.gpu.protocol import GPU
 from every_byte.gpu.simulated import SimulatedGPU
 from every_byte.ledger.readings import Readings
+from every_byte.ledger.requests import Moment
 from every_byte.ledger.saved_tensors import SavedTensor
+from every_byte.ledger.trace import Trace
 from every_byte.units import MiB
 from utils.contexts import AllocatedMemContext, SavedTensorContext
 from utils.layers import MLP, LinearStack, check_positive
@@ -88,11 +92,29 @@ def fragmented(gpu: GPU) -> dict[str, torch.Tensor]:
 
 
 @dataclass(frozen=True)
+class Placed:
+    """Where in a simulated GPU's trace a forward pass ends, and the allocation of each storage that it keeps."""
+
+    trace: Trace
+    position: int
+    allocations: dict[int, int]
+
+    @classmethod
+    def of(cls, gpu: GPU, rows: Iterable[SavedTensor]) -> "Placed | None":
+        """As it is now; None on a GPU of this machine, whose trace has no storages."""
+        if not isinstance(gpu, SimulatedGPU):
+            return None
+        numbers = {row.storage: RECORDS[row.storage].number for row in rows if row.storage in RECORDS}
+        return cls(gpu.trace, len(gpu.trace.events), numbers)
+
+
+@dataclass(frozen=True)
 class Forward:
     """What one forward pass leaves on a GPU.
 
     Counts: `saved_bytes`: what autograd keeps, each storage once, without the parameters; `rows`: the same, slot by
-        slot; `allocated_bytes`: by how much the allocator's current bytes grew, in whole blocks, the output included.
+        slot; `allocated_bytes`: by how much the allocator's current bytes grew, in whole blocks, the output included;
+        `placed`: where that was simulated.
     Unit:   bytes.
     """
 
@@ -102,6 +124,31 @@ class Forward:
     saved_bytes: int
     allocated_bytes: int
     output_bytes: int
+    placed: Placed | None = field(repr=False, compare=False)
+
+    @property
+    def trace(self) -> Trace:
+        """That of the simulated GPU that it ran on."""
+        return self._simulated.trace
+
+    def moment(self, formula: Formula, rows: Iterable[SavedTensor], stage: str = "") -> Moment:
+        """Its end, with what each term of a formula keeps of these rows.
+
+        Raises: ValueError for one that ran on this machine's own GPU, and as `Formula.account`.
+        """
+        placed, kept = self._simulated, formula.kept(rows)
+        where = placed.allocations
+        numbers = {term: [where[row.storage] for row in rows if row.storage in where] for term, rows in kept.items()}
+        others = {
+            term: sum(row.storage_bytes for row in rows if row.storage not in where) for term, rows in kept.items()
+        }
+        return Moment(stage, placed.position, numbers, {term: n_bytes for term, n_bytes in others.items() if n_bytes})
+
+    @property
+    def _simulated(self) -> Placed:
+        if self.placed is None:
+            raise ValueError(f"the GPU must be a simulated one: got {self.gpu}, which knows no storages.")
+        return self.placed
 
     @property
     def figures(self) -> dict[str, int]:
@@ -130,8 +177,9 @@ def mlp_forward(
     x = torch.empty(b, s, d, device=gpu.device, dtype=dtype, requires_grad=True)
     with AllocatedMemContext(gpu) as mem, SavedTensorContext(mlp.parameters()) as saved:
         y = mlp(x)
+    rows = tuple(saved.rows(y))
     return Forward(
-        gpu.name, gpu.origin, tuple(saved.rows(y)), saved.saved_tensor_mem, mem.delta["current"], y.numel() * y.itemsize
+        gpu.name, gpu.origin, rows, saved.saved_tensor_mem, mem.delta["current"], y.nbytes, Placed.of(gpu, rows)
     )
 
 

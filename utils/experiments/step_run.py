@@ -3,19 +3,22 @@
 import gc
 import threading
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Protocol
 
+from every_byte.failures import sentence
 from every_byte.formula.expressions import Expression
 from every_byte.gpu.capacity import Fit, Room, fit
 from every_byte.gpu.device import fresh_gpu, spec_of
 from every_byte.gpu.live.gpu import LIVE
 from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.gpu.protocol import GPU
+from every_byte.gpu.simulated import SimulatedGPU
 from every_byte.ledger.ledger import Ledger
+from every_byte.ledger.requests import Moment, Requests
 from every_byte.ledger.trace import Trace
 from utils.formulas.moments import Beginning, Highest
 
@@ -29,6 +32,15 @@ _ROOM_BYTES = 1 << 60
 def roomy(spec: GPUSpec) -> GPUSpec:
     """The same GPU, simulated, with memory enough for whatever is asked."""
     return replace(spec, total_bytes=_ROOM_BYTES)
+
+
+def requests_of(gpu: str | GPUSpec, run: Callable[[SimulatedGPU], Iterable[Moment]]) -> Requests:
+    """What a program asks of a simulated GPU with room for it, up to the last moment or to what it is refused with."""
+    with SimulatedGPU(roomy(spec_of(gpu))) as fresh:
+        try:
+            return Requests(fresh.trace, tuple(run(fresh)))
+        except (RuntimeError, ValueError) as error:
+            return Requests(fresh.trace, (), sentence(error))
 
 
 @contextmanager

@@ -1,14 +1,19 @@
 """The explorer of a transformer block: its controls, its prediction part by part, the account on a GPU."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 from every_byte.formula.formula import Formula
 from every_byte.gpu.device import fresh_gpu
+from every_byte.gpu.protocol import GPU
+from every_byte.ledger.requests import Moment, Requests
+from every_byte.ledger.saved_tensors import SavedTensor
 from every_byte.widget import Account, Control, Explorer
 from every_byte.widget.gpus import beside_its_simulation, gpu_and_rest, gpu_controls, origin_of
-from utils.experiments.blocks import block_forward
+from utils.experiments.blocks import BlockForward, block_forward
+from utils.experiments.step_run import requests_of
 from utils.formulas.block import PARTS, block_parts
 from utils.models import activations
 
@@ -31,14 +36,33 @@ def predicted(settings: dict[str, Any]) -> dict[str, Formula]:
 
 def account(settings: dict[str, Any]) -> Account:
     """A forward pass on a fresh GPU, part by part."""
-    gpu_name, choices = gpu_and_rest(settings)
+    with fresh_gpu(gpu_and_rest(settings)[0], traced=False) as gpu:
+        rows = by_part(_forward(gpu, settings))
+    terms = {part: formula.account(rows[part]) for part, formula in predicted(settings).items()}
+    return Account(terms, **origin_of(gpu.origin, gpu.name, gpu.spec))
+
+
+def requests(settings: dict[str, Any]) -> Requests:
+    """What the same pass asks of a simulated GPU with room for it, and which of it the account counts."""
+
+    def run(gpu: GPU) -> Iterator[Moment]:
+        forward = _forward(gpu, settings)
+        rows = by_part(forward)
+        for part, formula in predicted(settings).items():
+            yield forward.moment(formula, rows[part], part)
+
+    return requests_of(gpu_and_rest(settings)[0], run)
+
+
+def _forward(gpu: GPU, settings: dict[str, Any]) -> BlockForward:
     name, from_output = settings["activation"]
     activation = getattr(activations, name)() if from_output else name
-    with fresh_gpu(gpu_name, traced=False) as gpu:
-        rows = block_forward(gpu, **(choices | {"activation": activation})).rows
-    by_part = {part: [row for row in rows if row.module.split(".")[0] == part] for part in PARTS}
-    terms = {part: formula.account(by_part[part]) for part, formula in predicted(settings).items()}
-    return Account(terms, **origin_of(gpu.origin, gpu.name, gpu.spec))
+    return block_forward(gpu, **(gpu_and_rest(settings)[1] | {"activation": activation}))
+
+
+def by_part(forward: BlockForward) -> dict[str, list[SavedTensor]]:
+    """What each part of the block keeps."""
+    return {part: [row for row in forward.rows if row.module.split(".")[0] == part] for part in PARTS}
 
 
 def block_explorer() -> Explorer:

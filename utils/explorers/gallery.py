@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 from types import EllipsisType
 from typing import Any, TypeAlias
 
+from every_byte.ledger.requests import Requests
 from every_byte.widget import Control, Explorer
 from every_byte.widget.controls import ChoiceControl, RangeControl
 from every_byte.widget.pages import key_of
 
+from . import block, mlp, phases
 from .block import block_explorer
 from .checkpoint import checkpoint_explorer
 from .fit import fit_explorer
@@ -31,14 +33,20 @@ class Shown:
     Each of `stored` is a product: {symbol: values, or ALL}; the controls that it does not name stand where they start.
     `small` are settings whose account takes a moment, `large` some that do not fit, each a little further than the one
     before. `slow` are controls that take minutes when they move; `is_long` says that its stored accounts do.
+    `requests` runs a setting to tell what its program asks for: where tools/learn_sequences.py has learned that, from
+    settings up to `learned_at`, a page takes the account of each setting itself, and needs none stored. Which way the
+    program goes may depend on `features`, such as "d/a".
     """
 
     make: Callable[[], Explorer]
-    stored: tuple[Mapping[str, Values], ...]
+    stored: tuple[Mapping[str, Values], ...] = ()
     small: Mapping[str, Any] = field(default_factory=dict)
     large: tuple[Mapping[str, Any], ...] = ()
     slow: frozenset[str] = frozenset()
     is_long: bool = False
+    requests: Callable[[dict[str, Any]], Requests] | None = None
+    features: tuple[str, ...] = ()
+    learned_at: Mapping[str, int] = field(default_factory=dict)
 
     def settings(self, explorer: Explorer) -> Iterator[dict[str, Any]]:
         """The settings that are stored, each once."""
@@ -68,7 +76,10 @@ def _values(control: Control, values: Values) -> list[Any]:
 GALLERY = {
     "phases": Shown(
         phases_explorer,
-        (
+        requests=phases.requests,
+        features=("200 + L - f",),
+        learned_at={"L": 12, "f": 12},
+        stored=(
             {"frozen": ALL, "relu": ALL},
             {"optimizer": ALL},
             {"b": (1, 16, 256)},
@@ -84,21 +95,15 @@ GALLERY = {
     ),
     "mlp": Shown(
         mlp_explorer,
-        (
-            {"activation": ALL, "dropout": ALL, "dtype": ALL},
-            {"b": ALL, "s": ALL},
-            {"d": ALL, "s": ALL},
-            {"b": ALL, "d": ALL},
-            {"activation": ALL, "b": ALL},
-            {"activation": ALL, "s": ALL},
-            {"activation": ALL, "d": ALL},
-        ),
+        requests=mlp.requests,
         small={"b": 1, "s": 128, "d": 64},
         large=tuple({"b": 256, "s": 16384, "d": 16384 - n} for n in range(3)),
     ),
     "block": Shown(
         block_explorer,
-        (
+        requests=block.requests,
+        features=("d/a",),
+        stored=(
             {"activation": ALL, "attention": ALL, "dropout": ALL},
             {"attention": ALL, "a": ALL, "dtype": ALL},
             {"attention": ALL, "a": ALL, "s": ALL},

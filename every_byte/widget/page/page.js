@@ -1,12 +1,14 @@
-// An explorer on a page without a kernel: it draws the accounts that were stored with the page, and predicts all others.
+// An explorer on a page without a kernel: it draws the accounts that were stored with the page, takes those
+// of programs whose requests are known, and predicts all others.
 //
 // A page loads this script and, for each explorer, one that calls `everyByte.explorer(name, data)`:
-//   data  {spec, value: the setting at first, shared: what answers have unless they say otherwise, answers: {key: answer}}
-//         where a key is the setting's items in the order of the controls, and an answer lacks `request` and `settings`;
-//         numbers that follow one another in a timeline are stored as differences.
+//   data  {spec, value: the setting at first, shared: what answers have unless they say otherwise, answers: {key: answer},
+//         sequences: what sequence.js plays, or null} where a key is the setting's items in the order of the controls, and an
+//         answer lacks `request` and `settings`; numbers that follow one another in a timeline are stored as differences.
 
 import { build } from "./elements.js";
 import { enabled, isMeant } from "./formula.js";
+import { accountAt } from "./sequence.js";
 import { createView } from "./view.js";
 
 /** The key of a value's account; a control without effect on it stands where it starts. */
@@ -140,10 +142,11 @@ function createProgram(textOf) {
 // -------------------------------------------------------------------------------------------------------- the page
 
 const ABSENCE = "Not recorded here: the page has the accounts of some settings only.";
+const NOT_KNOWN = "Not known here: what the program asks for at this setting is in no sequence of this page.";
 
-function mount(root, name, { spec, value: first, shared, answers }) {
+function mount(root, name, { spec, value: first, shared, answers, sequences }) {
   const keys = Object.keys(answers);
-  const origin = Object.values(answers).find((answer) => answer.origin)?.origin; // one word for all, recorded here or not
+  const origin = sequences ? "simulated" : Object.values(answers).find((answer) => answer.origin)?.origin; // one word for all, recorded here or not
   let value = first;
   const refused = build("p", { class: "eb-complaint", role: "alert" });
   function takeAddress() {
@@ -157,12 +160,12 @@ function mount(root, name, { spec, value: first, shared, answers }) {
   const writeAddress = createAddress(name, spec);
   const written = createProgram((now) => program(name, spec, now));
 
+  const absent = { terms: null, error: "", absence: sequences ? NOT_KNOWN : ABSENCE, badge: spec.asked ? "" : "prediction alone", origin };
   const known = new Map(); // unpacked once, so that a drawing knows what it has drawn
   function answerAt(now) {
     const key = keyOf(spec, first, now);
-    if (!(key in answers)) return { settings: now, terms: null, error: "", absence: ABSENCE, badge: spec.asked ? "" : "prediction alone", origin };
-    if (!known.has(key)) known.set(key, { ...shared, ...answers[key], timeline: unpacked(answers[key].timeline), settings: now });
-    return { ...known.get(key), settings: now };
+    if (!known.has(key) && key in answers) known.set(key, { ...shared, ...answers[key], timeline: unpacked(answers[key].timeline) });
+    return { ...(known.get(key) ?? (sequences && accountAt(name, sequences, spec, now)) ?? absent), settings: now };
   }
   function draw() {
     const answer = answerAt(value);
@@ -178,7 +181,7 @@ function mount(root, name, { spec, value: first, shared, answers }) {
   };
   const view = createView(spec, go);
   jump.addEventListener("click", () => {
-    go(nearest(spec, keys, value));
+    go(keys.length ? nearest(spec, keys, value) : first);
     view.element.querySelector("input, select").focus(); // the button goes
   });
   view.element.querySelector(".eb-controls").before(refused);
