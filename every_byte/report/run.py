@@ -17,6 +17,7 @@ from every_byte.widget.timeline import reserved_after
 
 from .fits import UP_TO_AN_ERROR, Fits, Verdict, fits_on, settings_of
 from .growth import Growth, growth_of
+from .libraries import Library, imported
 from .lines import lines_of_owners, names_of_lines
 from .note import Note
 from .notes import notes_of, of_card, of_version
@@ -58,6 +59,7 @@ class Run:
     memory_fraction: float
     rank: tuple[int, int] | None = None
     was_stopped: bool = False
+    libraries: tuple[Library, ...] = ()
 
     @classmethod
     def of(
@@ -99,6 +101,7 @@ class Run:
             memory_fraction=gpu.get_per_process_memory_fraction(),
             rank=rank,
             was_stopped=was_stopped,
+            libraries=imported(),
         )
 
     # what was found

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sized
 
 from every_byte.gpu.evidence import HELD, Evidence, Place
+from every_byte.report.libraries import sentence
 from every_byte.report.run import Run
 
 _MOST_OPERATORS, _MOST_PLACES = 4, 5
@@ -14,7 +15,7 @@ def sentences(report: Run, where: str = "above") -> str:
         return f"Measured: every figure is what PyTorch {report.torch_version} counted on this GPU.{_nccl(report)}"
     if report.is_empty:
         return "Nothing was asked of the simulated GPU: there is no figure that could be exact."
-    said = [_headline(report, where), *_of_operators(report.evidence)]
+    said = [_headline(report, where), *_of_operators(report.evidence), *filter(None, [sentence(report.libraries)])]
     if report.ended_early:
         said.append(
             "The program ended by an error: what it would have allocated after that is in no figure, and a card may "

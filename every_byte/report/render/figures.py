@@ -28,6 +28,7 @@
      "level": "held", "elsewhere" or "unrecorded", how far the figures can be trusted; null where they were measured,
      "evidence": null or what recordings hold {"level", "torch_version", "architecture", "n_operators", "n_held",
          "elsewhere": [{"operator", "recorded_on": [{"torch_version", "architecture"}]}, ...], "unrecorded": [names]},
+     "libraries": [that were imported {"name", "version", "recorded": [versions]}, ...],
      "unmodelled": [names], "values_read": [lines], "refused": [what, and its line],
      "notes": [{"what", "why", "way_out", "is_of_figures", "is_of_values"}, ...]}
 
@@ -99,6 +100,7 @@ def figures(report: Run) -> dict[str, Any]:
         "unfused": [asdict(one) for one in report.trace.notes.unfused],
         "unused_results": [event.n_bytes for event in unused_results(report.trace)],
         "level": None if report.origin == "measured" else report.level,
+        "libraries": [asdict(each) | {"recorded": list(each.recorded)} for each in report.libraries],
         "evidence": None if report.origin == "measured" else report.evidence.to_json(),
         "unmodelled": list(report.trace.notes.unmodelled),
         "values_read": list(report.trace.notes.values_read),
