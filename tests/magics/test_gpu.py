@@ -27,7 +27,8 @@ CELLS = {
     "too much": "%%gpu t4-16gb\nx = torch.zeros(2**32, device='cuda')",
     "wrong": "%%gpu t4-16gb --tests 3\n1",
     "account": "from every_byte.account import account, numbers\n"
-    "account(nn.Sequential(nn.Linear(64, 64)), numbers('b', 64), gpu='t4-16gb', b=8, loss=lambda output, batch: output.square().mean())",
+    "account(nn.Sequential(nn.Linear(64, 64)), numbers('b', 64), gpu='t4-16gb', b=8,\n"
+    "        loss=lambda output, batch: output.square().mean())",
 }
 
 
