@@ -38,9 +38,9 @@ def ended(process: subprocess.Popen) -> tuple[int, str, str]:
 
 @pytest.fixture(scope="module")
 def advised(tmp_path_factory):
-    """A script that does not fit as it is: a context of 80,084 MiB leaves an A100 1,072, and this one 44 MiB."""
+    """A script that does not fit as it is: such a context leaves an A100 66 MiB, and its segments need 74."""
     folder = tmp_path_factory.mktemp("advised")
-    code, out, err = ended(started(folder, "--context", "81112MiB", "--steps", "2", "--json", "advice.json"))
+    code, out, err = ended(started(folder, "--context", "81090MiB", "--steps", "2", "--json", "advice.json"))
     assert code == 0, err
     return out, err, json.loads((folder / "advice.json").read_text(encoding="utf-8"))
 
@@ -80,7 +80,7 @@ def test_the_largest_batch_fits_and_the_next_one_does_not(advised):
         assert one["next_value"] == one["value"] + 1
         assert f"batch_size={one['value']:,d} fits, batch_size={one['next_value']:,d} does not" in out
     plain, best = (one["value"] for one in figures["sizes"])
-    assert 0 < plain < 1000 < best
+    assert 0 < plain < 1000 <= best
 
 
 @pytest.mark.long
