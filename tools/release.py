@@ -165,11 +165,11 @@ def check(sdist: Path, wheel: Path, source: Path) -> str:
             raise ValueError(f"the version must be {version} everywhere: {wanted.strip()!r} is not in {name[:60]!r}.")
     with zipfile.ZipFile(wheel) as archive:
         held = set(archive.namelist())
-        [about] = (name for name in held if name.endswith(".dist-info/METADATA"))
+        information = {name for name in held if name.partition("/")[0].endswith(".dist-info")}
+        [about] = (name for name in information if name.endswith("/METADATA"))
         metadata = message_from_bytes(archive.read(about))
     files = (path for path in (source / "every_byte").rglob("*") if path.is_file())
     inside = {path.relative_to(source).as_posix() for path in files}
-    information = {name for name in held if ".dist-info/" in name}
     if held - information != inside:
         raise ValueError(f"the wheel must hold every_byte alone, and all of it: {sorted(held - information ^ inside)}.")
     with tarfile.open(sdist) as archive:

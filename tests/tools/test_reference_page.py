@@ -29,6 +29,7 @@ NOT_HERE = {
     "Attribution": "whose each allocation is at any instant: a ledger says it in rows",
     "Doubt": "what a verdict owes to the context's size: a report says it in a sentence",
     "Evidence": "which operators recordings hold: a report says it in a sentence, and its JSON in full",
+    "Library": "a library that a program imported: a report says it in a sentence",
     "Growth": "what each step leaves more: a report says it in a sentence",
     "Environment": "settings of several variables, which a text or a dict says as well",
     "Owners": "what was observed: a ledger is made of it",
