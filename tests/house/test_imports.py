@@ -22,8 +22,10 @@ ORDER = """
     every_byte.ledger.ledger
     every_byte.gpu.memory
     every_byte.gpu.known
+    every_byte.gpu.operators.of_libraries
     every_byte.gpu.operators.registry
     every_byte.gpu.operators.launch
+    every_byte.gpu.operators.creation
     every_byte.gpu.operators.attention
     every_byte.gpu.operators
     every_byte.gpu.dispatch
@@ -66,6 +68,7 @@ PACKAGES = {
     "every_byte.advice": {"torch", "typing_extensions"},
     "every_byte.figures": {"torch", "numpy", "matplotlib", "IPython"},
     "every_byte.gpu.compiling": {"torch", "triton"},
+    "every_byte.gpu.cuda": {"torch", "triton"},
     "every_byte.magics": {"torch", "IPython"},
     "every_byte.plugin": {"torch", "pytest"},
     "every_byte.widget": {"torch", "anywidget", "ipywidgets", "traitlets", "IPython"},
