@@ -3,7 +3,7 @@
 from every_byte.gpu.cuda.extensions import EXTENSION
 from every_byte.gpu.cuda.foreign import LIBRARY
 from every_byte.gpu.cuda.kernels import SCRATCH
-from every_byte.gpu.cuda.stand_ins import STAND_IN
+from every_byte.gpu.cuda.stand_ins import HIDDEN, STAND_IN
 from every_byte.units import short
 
 from .note import MEASURED, Note, few, listed
@@ -57,7 +57,7 @@ def _stood_in(names: list[str]) -> Note | None:
     return Note(
         listed([name.removeprefix(STAND_IN) for name in names], "not installed here, and a stand-in took its place"),
         "it allocates what the package's source does; no recording confirms it",
-        MEASURED,
+        f"{HIDDEN}=none in the environment leaves the program without it, as where the package is not installed",
     )
 
 

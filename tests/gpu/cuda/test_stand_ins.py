@@ -155,3 +155,15 @@ def test_it_is_found_nowhere_else():
     with SimulatedGPU("a100-80gb", cuda=True):
         assert importlib.metadata.version("flash_attn") == "2.8.3"
     assert str(FOLDER) not in sys.path
+
+
+def test_it_can_be_hidden(monkeypatch):
+    monkeypatch.setenv("EVERY_BYTE_STAND_INS", "none")
+    with SimulatedGPU("a100-80gb", cuda=True):
+        assert str(FOLDER) not in sys.path
+    monkeypatch.setenv("EVERY_BYTE_STAND_INS", "all")
+    with (
+        pytest.raises(ValueError, match="EVERY_BYTE_STAND_INS must be none, or not there: got 'all'"),
+        SimulatedGPU("a100-80gb", cuda=True),
+    ):
+        pass
