@@ -190,7 +190,7 @@ def exactness(advice: Advice[S]) -> str:
     )
     return (
         f"{which} may not be to the byte: recordings on this architecture do not hold all that ran, or a value was "
-        "read; the account's report says what."
+        "read; the report of an account, or of `every-byte run`, says what."
     )
 
 

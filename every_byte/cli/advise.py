@@ -45,6 +45,9 @@ def parser() -> Parser:
         allow_abbrev=False,
     )
     add_gpu_options(made)
+    made.options[
+        "--gpu"
+    ].help = "the GPU to simulate; every-byte run --gpu list prints all names (default: %(default)s)"
     add = made.add_argument
     add(
         "--seconds",
@@ -109,6 +112,9 @@ def _advised(script: Script, spec: GPUSpec, options: argparse.Namespace, command
             return DOES_NOT
         except KeyboardInterrupt:
             return INTERRUPTED
+        if not tried.took[tried.plain.name]["n_events"]:
+            error.say("every-byte advise: the program puts no tensor on the GPU; every-byte run says why that may be.")
+            return DOES_NOT
         _say(error, options, tried.plain, tried)
         with at_work():
             try_all(tried, processes, lambda one: _say(error, options, one, tried))

@@ -83,7 +83,7 @@ def _behind_python(program: Words) -> Words:
     rest = list(program.words[1:])
     while rest and rest[0] in _ALONE:
         del rest[0]
-    if rest and rest[0].startswith("-m"):
+    if rest and rest[0].startswith("-m") and (len(rest[0]) > 2 or len(rest) > 1):
         module = [rest[0][2:]] if len(rest[0]) > 2 else []
         return replace(program, words=(*module, *rest[1:]), is_module=True)
     if not rest or rest[0].startswith("-"):

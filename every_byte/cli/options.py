@@ -131,9 +131,9 @@ def size(text: str) -> Limit:
 
     Raises: argparse.ArgumentTypeError for anything else.
     """
-    n_bytes = number_of_bytes(int(text) if text.isdecimal() else text)
+    n_bytes = None if text.isdecimal() else number_of_bytes(text)
     if n_bytes is None:
-        raise argparse.ArgumentTypeError(f"must be bytes, or a size in B, KiB, MiB or GiB: got {text!r}; try 20GiB")
+        raise argparse.ArgumentTypeError(f"must be a size with its unit, B, KiB, MiB or GiB: got {text!r}; try 20GiB")
     return Limit(n_bytes, f"--at-most {text}")
 
 

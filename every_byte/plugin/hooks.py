@@ -46,9 +46,9 @@ def _is_measured(item: pytest.Item) -> bool:
     return isinstance(item, pytest.Function) and (bool(wished) or wants_gpu(item))
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)
+@pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
-    """Open the GPU before the test's fixtures are made, which may be on it."""
+    """Open the GPU right before the test's fixtures are made, which may be on it: pytest's own set-up is done then."""
     if _is_measured(item):
         from .measured import Measured
 

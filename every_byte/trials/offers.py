@@ -155,4 +155,6 @@ def _compiled(seen: Seen) -> Offers:
     lines = "model.compile()  # before it is called"
     note = "results differ in rounding; the first step takes minutes on a GPU"
     change = "on the model", {"lines": lines}
-    yield remedy_by("torch.compile", "compile", lines, change, note=note, excludes=frozenset({"regions"}))
+    yield remedy_by(
+        "torch.compile", "compile", lines, change, note=note, excludes=frozenset({"regions"}), keeps_values=False
+    )

@@ -94,8 +94,9 @@ class _Trying:
 
     def run(self, remedies: tuple[Remedy[Script], ...]) -> Ran[Script] | None:
         """Several together; None where they could not be run, or there was no time."""
-        if name_of(remedies) in self._tried.runs:
-            return self._tried.runs[name_of(remedies)]
+        name = name_of(remedies)
+        if name in self._tried.runs or any(one.name == name for one in self._tried.left):
+            return self._tried.runs.get(name)
         return self._ended(remedies, self._start(remedies))
 
     def _start(self, remedies: tuple[Remedy[Script], ...]) -> Future[dict[str, Any]]:

@@ -36,7 +36,7 @@ def offers(seen: Seen, spec: GPUSpec) -> Offers:
     if told["torch_compile"]:
         yield Left("torch_compile", "it is set already")
     else:
-        yield _argument(seen, "compile", torch_compile=True, note="results differ in rounding")
+        yield _argument(seen, "compile", torch_compile=True, note="results differ in rounding", keeps_values=False)
 
 
 def _optimizers(seen: Seen) -> Offers:

@@ -22,12 +22,12 @@ def needed(found) -> int:
 def test_the_limit_is_what_is_reserved_to_the_byte(run):
     found = run(TEXT)
     assert found.exit_code == 0
-    assert run(TEXT, "--at-most", str(needed(found))).exit_code == 0
-    over = run(TEXT, "--at-most", str(needed(found) - 1))
+    assert run(TEXT, "--at-most", f"{needed(found)}B").exit_code == 0
+    over = run(TEXT, "--at-most", f"{needed(found) - 1}B")
     assert over.exit_code == OVER
     _, sentence = over.err.split("every-byte: train.py needs ")
     assert sentence.startswith(f"{needed(found):,d} bytes")
-    assert f"1 B more than --at-most {needed(found) - 1} allows" in sentence
+    assert f"1 B more than --at-most {needed(found) - 1}B allows" in sentence
     assert "in * ReLU (threshold_backward, 4096×1024 float32), train.py:10" in sentence
 
 
@@ -48,8 +48,8 @@ def test_a_program_without_a_gpu_needs_nothing(run):
     assert run("print(1)", "--at-most", "1MiB").exit_code == 0
 
 
-@pytest.mark.parametrize("size", ["much", "0", "3 GB of it"])
+@pytest.mark.parametrize("size", ["much", "0", "20", "3 GB of it"])
 def test_what_is_no_size(run, size):
     refused = run(TEXT, "--at-most", size)
     assert refused.exit_code == 2
-    assert f"must be bytes, or a size in B, KiB, MiB or GiB: got '{size}'; try 20GiB" in refused.err
+    assert f"must be a size with its unit, B, KiB, MiB or GiB: got '{size}'; try 20GiB" in refused.err

@@ -126,6 +126,7 @@ def test_python_in_front(words, found):
             ("python", "-c", "1"),
             "behind python must stand a script, or -m and a module: got '-c'; try every",
         ),
+        (("python", "-m"), "behind python must stand a script, or -m and a module: got '-m'"),
         (("python",), "behind python must stand a script, or -m and a module: got none"),
         (("torchrun",), "torchrun starts nothing: .*the following arguments are required: training_script"),
         (("torchrun", "--no-python", "ls", "-l"), "torchrun --no-python must start a program of Python: got 'ls'"),

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from every_byte.gpu.evidence import ELSEWHERE, FILE, HELD, UNRECORDED, Evidence, recorded, text_of
+from every_byte.gpu.evidence import ELSEWHERE, FILE, HELD, UNRECORDED, Evidence, recorded, recorded_libraries, text_of
 from every_byte.gpu.memory.specs import GPUSpec, find_spec
 from every_byte.gpu.memory.versions import VERSIONS
 from utils import SimulatedGPU
@@ -115,7 +115,7 @@ def test_what_a_card_runs_and_this_refuses_is_noted(gpu):
 
 
 def test_the_file_is_as_the_tool_writes_it():
-    assert FILE.read_text(encoding="utf-8") == text_of(recorded())
+    assert FILE.read_text(encoding="utf-8") == text_of(recorded(), recorded_libraries())
 
 
 def test_places_are_those_of_versions_and_architectures_that_exist():

@@ -75,7 +75,7 @@ def request(report: Run) -> Iterator[tuple[str, str]]:
     if shortage is None:
         return
     own, pieces = report.fits.own, shortage.free_pieces
-    largest = f", in one piece no more than {exact(pieces[0])}" if pieces else ""
+    largest = f", in pieces of {exact(pieces[0])} at most" if pieces else ""
     yield "asked for", exact(shortage.asked_bytes)
     yield "driver has", exact(shortage.driver_bytes)
     yield "reserved, free", f"{exact(shortage.cached_bytes)}{largest}"

@@ -151,12 +151,15 @@ def _out_of_memory(report: Run, shortage: Shortage) -> VerdictText:
         needs = f"needs at least {needs} of {there} GiB"
         headline = f"Out of memory on {report.gpu}: {needs}, and no free piece is large enough"
     pieces = shortage.free_pieces
-    largest = f", in one piece no more than {short(pieces[0])}" if pieces else ""
+    free = f"The driver had {short(shortage.driver_bytes)}"
+    if shortage.cached_bytes:
+        largest = f", in pieces of {short(pieces[0])} at most" if pieces else ""
+        free += f", and {short(shortage.cached_bytes)} of what was reserved were free{largest}"
     where = f" in {place.module}" if place.module else ""
     line = f" ({report.line_names.of(place.line)})" if place.line and report.line_names else ""
     reasons = [
         f"It ran out {at(place)}: {place.operation or 'an allocation'} asked for {short(shortage.asked_bytes)}{where}"
-        f"{line}. {short(shortage.driver_bytes + shortage.cached_bytes)} were free{largest}.",
+        f"{line}. {free}.",
     ]
     if more := answer.second_step(report):
         reasons.append(more)
