@@ -100,10 +100,9 @@ def test_time_that_does_not_do_for_one_run(tmp_path):
 @pytest.mark.long
 def test_ctrl_c_keeps_what_was_found(tmp_path):
     process = started(tmp_path, "--json", "advice.json")
-    first = process.stderr.readline()
-    assert first.startswith("  plain: peak ")
-    while not process.stderr.readline().startswith("  expandable segments: peak"):
-        pass
+    lines = iter(process.stderr.readline, "")  # among them, on a busy machine, how long it has been at work
+    assert any(line.startswith("  plain: peak ") for line in lines)
+    assert any(line.startswith("  expandable segments: peak") for line in lines)
     process.send_signal(signal.SIGINT)
     code, out, err = ended(process)
     assert code == 0, err
