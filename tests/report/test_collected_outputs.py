@@ -1,7 +1,6 @@
 """Outputs that a list collects are told, with their line; a few of them, and what is computed from them, are not."""
 
 import pytest
-from forked_runs import Runs
 from wrong_programs import found
 
 RULE = "collected outputs"
@@ -14,13 +13,6 @@ with torch.no_grad():
 
 def keeps(n: int, what: str = "") -> str:
     return KEEPS.replace("N)", f"{n})").replace("WHAT", what)
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    runs = Runs(tmp_path_factory.mktemp("programs"))
-    yield runs
-    runs.close()
 
 
 @pytest.mark.parametrize("n", [9, 900])

@@ -1,17 +1,9 @@
 """nn.DataParallel is told with the line that makes it, whether or not lines are noted; DistributedDataParallel not."""
 
 import pytest
-from forked_runs import Runs
 from wrong_programs import found
 
 RULE = "data parallel"
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    runs = Runs(tmp_path_factory.mktemp("programs"))
-    yield runs
-    runs.close()
 
 
 def test_a_model_in_it(run):

@@ -1,7 +1,6 @@
 """NumPy's float64 in a program of float32 is told, with the line that brings it; a model of float64 is not."""
 
 import pytest
-from forked_runs import Runs
 from wrong_programs import found
 
 RULE = "float64"
@@ -12,13 +11,6 @@ for i in range(3):
     (model(batch()) - target).pow(2).mean().backward()
     optimizer.step(); optimizer.zero_grad()
 """
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    runs = Runs(tmp_path_factory.mktemp("programs"))
-    yield runs
-    runs.close()
 
 
 def test_a_target_from_numpy(run):

@@ -1,7 +1,6 @@
 """A peak that the optimizer's foreach temporaries make is told, with what a run without them takes, to the byte."""
 
 import pytest
-from forked_runs import Runs
 from wrong_programs import found
 
 RULE = "foreach temporaries"
@@ -13,13 +12,6 @@ for i in range(3):
     optimizer.step()  # here
     optimizer.zero_grad()
 """
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    runs = Runs(tmp_path_factory.mktemp("programs"))
-    yield runs
-    runs.close()
 
 
 def loop(kind: str = "AdamW(model.parameters())", rows: int = 8, width: int = 8192) -> str:

@@ -1,7 +1,6 @@
 """Graphs for which no backward comes: of evaluation without `no_grad`, and never of a step of training."""
 
 import pytest
-from forked_runs import Runs
 from wrong_programs import found, program
 
 RULE = "graphs without backward"
@@ -10,13 +9,6 @@ model.eval()
 for i in range(5):
     kept.append(model(batch()))  # here
 """
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    runs = Runs(tmp_path_factory.mktemp("programs"))
-    yield runs
-    runs.close()
 
 
 def test_evaluation_that_keeps_its_outputs_keeps_their_graphs(run):

@@ -4,7 +4,7 @@ import textwrap
 
 import pytest
 import torch
-from forked_runs import Runs, in_lines
+from forked_runs import in_lines
 from reported import Steps, mlp, of_a_gpt, of_an_mlp, reported
 
 from every_byte.report.growth import MOST_STEPS, growth_of
@@ -35,13 +35,6 @@ for i in range(1000):
     optimizer.step()
     optimizer.zero_grad()
 """
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    runs = Runs(tmp_path_factory.mktemp("programs"))
-    yield runs
-    runs.close()
 
 
 @pytest.mark.nightly

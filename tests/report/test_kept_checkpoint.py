@@ -1,7 +1,6 @@
 """A checkpoint that stays on the GPU after it was taken over is told; one that went, or data from a file, is not."""
 
 import pytest
-from forked_runs import Runs
 from wrong_programs import found
 
 RULE = "kept checkpoint"
@@ -18,13 +17,6 @@ for i in range(3): step()
 
 def saved(where: str = "'cuda'", more: str = "") -> str:
     return SAVED.replace("WHERE", where).replace("MORE", more)
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    runs = Runs(tmp_path_factory.mktemp("programs"))
-    yield runs
-    runs.close()
 
 
 def test_a_checkpoint_that_a_name_keeps(run):

@@ -1,7 +1,6 @@
 """Gradients that stay through an evaluation are told, where it sets the peak; those of a model in training are not."""
 
 import pytest
-from forked_runs import Runs
 from wrong_programs import found
 
 RULE = "gradients through evaluation"
@@ -16,13 +15,6 @@ model.eval()
 with torch.no_grad():
     for i in range(2): model(batch(1024))  # here
 """
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    runs = Runs(tmp_path_factory.mktemp("programs"))
-    yield runs
-    runs.close()
 
 
 def test_gradients_that_nobody_set_to_none(run):

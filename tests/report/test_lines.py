@@ -3,8 +3,7 @@
 import json
 import pickle
 
-import pytest
-from forked_runs import Runs, in_lines
+from forked_runs import in_lines
 
 PROGRAM = """
 import torch
@@ -29,13 +28,6 @@ for i in range(4):
     optimizer.zero_grad()
 """
 MANY, FEW = PROGRAM.replace("N,", "400_000,"), PROGRAM.replace("N,", "8_000_000,")
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    runs = Runs(tmp_path_factory.mktemp("programs"))
-    yield runs
-    runs.close()
 
 
 def text_of(number: int) -> str:

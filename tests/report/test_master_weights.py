@@ -1,7 +1,6 @@
 """Master weights beside a model of float32 are told; beside one of 16 bits, and an average, they are not."""
 
 import pytest
-from forked_runs import Runs
 from wrong_programs import found
 
 RULE = "master weights twice"
@@ -20,13 +19,6 @@ for i in range(3):
     with torch.no_grad():
         for master, p in zip(masters, model.parameters()): p.copy_(master)
 """
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    runs = Runs(tmp_path_factory.mktemp("programs"))
-    yield runs
-    runs.close()
 
 
 def test_a_copy_of_float32_beside_float32(run):

@@ -1,7 +1,6 @@
 """Results that a variable keeps after backward are told where they add to the peak, and nowhere else."""
 
 import pytest
-from forked_runs import Runs
 from wrong_programs import found
 
 from every_byte.report.outliving_tensors import assigned
@@ -23,13 +22,6 @@ for i in range(4):
     optimizer.zero_grad()
 """
 )
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    runs = Runs(tmp_path_factory.mktemp("programs"))
-    yield runs
-    runs.close()
 
 
 def test_logits_that_are_there_in_the_optimizers_step(run):

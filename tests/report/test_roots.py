@@ -5,7 +5,6 @@ from collections import defaultdict
 
 import pytest
 import torch
-from forked_runs import Runs
 from reported import of_a_gpt, reported
 from torch import nn
 from torch.utils.checkpoint import checkpoint
@@ -233,13 +232,6 @@ def main():
         optimizers[1].step()
 main()
 """
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    runs = Runs(tmp_path_factory.mktemp("programs"))
-    yield runs
-    runs.close()
 
 
 @pytest.mark.nightly

@@ -1,17 +1,9 @@
 """A leak of any size is told by its line, also one that memory bears for a million steps; no steady program is."""
 
 import pytest
-from forked_runs import Runs
 from wrong_programs import found
 
 RULE = "slow growth"
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    runs = Runs(tmp_path_factory.mktemp("programs"))
-    yield runs
-    runs.close()
 
 
 LOOP = """

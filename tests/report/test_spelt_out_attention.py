@@ -1,7 +1,6 @@
 """Attention that is spelt out is told, also on a T4, where a fused kernel takes it; what is fused or none is not."""
 
 import pytest
-from forked_runs import Runs
 from wrong_programs import found
 
 RULE = "spelt-out attention"
@@ -20,13 +19,6 @@ for i in range(3):
 SPELT = "(q @ k.transpose(-2, -1) / 5.6).softmax(-1) @ v  # here"
 DROPPED = "torch.einsum('bhst,bhtd->bhsd', F.dropout(torch.einsum('bhsd,bhtd->bhst', q, k).softmax(-1)), v)  # here"
 FUSED = "F.scaled_dot_product_attention(q, k, v)"
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    runs = Runs(tmp_path_factory.mktemp("programs"))
-    yield runs
-    runs.close()
 
 
 def attending(code: str, of_type: str = "torch.float16") -> str:

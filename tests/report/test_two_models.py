@@ -1,7 +1,6 @@
 """A model that another one took the place of is told; a teacher, an average and a model of other shapes are not."""
 
 import pytest
-from forked_runs import Runs
 from wrong_programs import found
 
 RULE = "two models"
@@ -14,13 +13,6 @@ for fold in range(2):
     results.append(WHAT)
     for i in range(3): step(64)
 """
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    runs = Runs(tmp_path_factory.mktemp("programs"))
-    yield runs
-    runs.close()
 
 
 def test_the_model_of_the_fold_before(run):

@@ -1,7 +1,6 @@
 """Two optimizers with state of the same parameters are told; two that share none, and one that holds another, not."""
 
 import pytest
-from forked_runs import Runs
 from wrong_programs import found
 
 RULE = "two optimizers"
@@ -13,13 +12,6 @@ for i in range(2):
     warmup.step()  # here
     warmup.zero_grad()
 """
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    runs = Runs(tmp_path_factory.mktemp("programs"))
-    yield runs
-    runs.close()
 
 
 def test_state_of_an_optimizer_that_another_took_over_from(run):

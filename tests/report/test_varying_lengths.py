@@ -1,7 +1,6 @@
 """Batches of varying length are named where expandable segments would reserve less, as a run with them shows."""
 
 import pytest
-from forked_runs import Runs
 from wrong_programs import found
 
 from every_byte.units import in_gib
@@ -17,13 +16,6 @@ for n in LENGTHS:
     optimizer.step()
     optimizer.zero_grad()
 """
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    runs = Runs(tmp_path_factory.mktemp("programs"))
-    yield runs
-    runs.close()
 
 
 def loop(*lengths: int) -> str:

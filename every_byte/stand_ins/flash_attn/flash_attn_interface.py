@@ -58,7 +58,8 @@ class _Attention:
 
     def backward(self, given: Tensor, factors: tuple[Tensor, ...], gradients: tuple[Tensor, ...]) -> None:
         """Fill the gradients."""
-        _, q, k, _ = map(_readable, (_padded(given), *factors))
+        held = [_readable(x) for x in (_padded(given), *factors)]  # until the kernel has been launched
+        q, k = held[1:3]
         if self.begins:
             varlen_backward(q, k, *gradients, self.n_sequences, self.deterministic)
         else:
@@ -94,7 +95,7 @@ class _Function(torch.autograd.Function):
 
 
 def _unpacked(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """Queries, keys and values: what is packed is the last tensor, whose third dimension from behind counts them."""
+    """Queries, keys and values. The last tensor holds those that are packed, along its third dimension from behind."""
     if len(tensors) == 3:
         return tensors
     return *tensors[:-1], *tensors[-1].unbind(-3)
